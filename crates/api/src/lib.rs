@@ -1,0 +1,9 @@
+//! What goes over the wire between Tidewheel and those who use it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`wire`] | reading requests with all their faults, writing answers |
+//! | [`client`] | a client of the HTTP API |
+
+pub mod client;
+pub mod wire;

@@ -1,0 +1,288 @@
+//! What can be wrong with a request: a closed list of codes that never change their meaning, and faults that say
+//! where in the request they are.
+
+/// How many faults one answer names; a hostile batch could have millions.
+pub const FAULTS_COUNT_MAX: usize = 100;
+/// How much of a name that came with a request is repeated in the answer, in characters.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Declares the codes once, so that none can lack a status or a title.
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $status:literal, $title:literal;)+) => {
+        /// A stable name for what went wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Code {
+            /// All of them, by status.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Its name on the wire.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The HTTP status it is answered with.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// What it means, in a few words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)+ }
+            }
+
+            /// What it means and what to do about it.
+            #[must_use]
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body is not JSON. The detail names the line and the column.
+    MalformedJson = "malformed_json", 400, "The body is not JSON";
+    /// A header or the body's encoding cannot be read.
+    MalformedRequest = "malformed_request", 400, "The request cannot be read";
+    /// A text holds a line break, an escape or another control character where none can be meant.
+    ControlCharacter = "control_character", 400, "A text holds a control character";
+    /// The payload nests deeper than some readers can follow. Flatten it.
+    PayloadTooDeep = "payload_too_deep", 400, "The payload nests too deep";
+    /// The query has a parameter that this call does not know.
+    UnknownParameter = "unknown_parameter", 400, "There is no such query parameter";
+    /// A query parameter's value cannot be used.
+    InvalidParameter = "invalid_parameter", 400, "A query parameter is not valid";
+    /// The cursor is not one that a list handed out. Start again without it.
+    InvalidCursor = "invalid_cursor", 400, "The cursor is not valid";
+    /// The tenant's name is not one a tenant can have.
+    InvalidTenant = "invalid_tenant", 400, "The tenant's name is not valid";
+    /// A browser sent the request from a page of another site.
+    CrossSite = "cross_site_request", 403, "The request comes from another site";
+    /// Nothing is served at this address.
+    NotFound = "not_found", 404, "Nothing is here";
+    /// The tenant has no job of this id: it never had, or the job's history was dropped.
+    JobNotFound = "job_not_found", 404, "There is no such job";
+    /// The address is served, but not with this method. `Allow` names those it is served with.
+    MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
+    /// The body came too slowly.
+    RequestTimeout = "request_timeout", 408, "The request took too long to arrive";
+    /// The idempotency key belongs to a job made by a different request. Use another key for another job.
+    IdempotencyConflict = "idempotency_conflict", 409, "The idempotency key was used for something else";
+    /// The attempt this token belongs to is over, or was given to another runner. Stop working on it.
+    StaleToken = "stale_token", 409, "The token is stale";
+    /// The job is being run, so it cannot be changed. Wait for the attempt to end, or cancel the job.
+    JobRunning = "job_running", 409, "The job is running";
+    /// The job has ended, so it cannot be changed. Retry it to run it again.
+    JobFinished = "job_finished", 409, "The job has ended";
+    /// The job has not ended, so it cannot be run again.
+    JobNotFinished = "job_not_finished", 409, "The job has not ended";
+    /// Only dead jobs are dead letters.
+    NotADeadLetter = "not_a_dead_letter", 409, "The job is not a dead letter";
+    /// The job has been run as often as a job can be. Submit a new one.
+    TooManyAttempts = "too_many_attempts", 409, "The job cannot be run again";
+    /// The job does not allow this now.
+    JobConflict = "job_conflict", 409, "The job does not allow this now";
+    /// The payload is larger than a job may carry. Store it elsewhere and send a reference.
+    PayloadTooLarge = "payload_too_large", 413, "The payload is too large";
+    /// The body is larger than this call takes.
+    BodyTooLarge = "body_too_large", 413, "The body is too large";
+    /// The batch has too many jobs or too many bytes. Send it in parts.
+    BatchTooLarge = "batch_too_large", 413, "The batch is too large";
+    /// The body is of a type that is certainly not JSON. Send `Content-Type: application/json`.
+    UnsupportedMediaType = "unsupported_media_type", 415, "The body is not of a type that is read here";
+    /// Several different things are wrong; `errors` names each.
+    InvalidRequest = "invalid_request", 422, "The request has several faults";
+    /// The request has a field that this call does not know. The detail names the nearest one it does.
+    UnknownField = "unknown_field", 422, "There is no such field";
+    /// A field is given twice.
+    DuplicateField = "duplicate_field", 422, "A field is given twice";
+    /// A field that must be there is not.
+    MissingField = "missing_field", 422, "A field is missing";
+    /// Two fields exclude each other.
+    ConflictingFields = "conflicting_fields", 422, "Two fields exclude each other";
+    /// A field is of another JSON type than it must be.
+    WrongType = "wrong_type", 422, "A field has the wrong type";
+    /// A field's value is outside what it may be.
+    InvalidValue = "invalid_value", 422, "A field's value is not valid";
+    /// A time is not an RFC 3339 instant with an offset.
+    InvalidTime = "invalid_time", 422, "A time cannot be read";
+    /// A duration is none of `90s`, `1h30m`, `PT90S` and a number of seconds.
+    InvalidDuration = "invalid_duration", 422, "A duration cannot be read";
+    /// The job is set for a time too far back or too far ahead.
+    RunAtOutOfRange = "run_at_out_of_range", 422, "The time to run at is out of range";
+    /// The target cannot be delivered to: its URL, method or headers, or the network it lies in.
+    InvalidTarget = "invalid_target", 422, "The target is not allowed";
+    /// Something broke inside the server. Its log says what.
+    Internal = "internal", 500, "The server failed";
+    /// The store does not answer now. Try again.
+    StoreUnavailable = "store_unavailable", 503, "The store is not available";
+    /// The store has no room left. The operator must free some disk space.
+    StoreFull = "store_full", 503, "The store is full";
+    /// The store takes no writes until the server is restarted, because a sync to disk failed.
+    StoreReadOnly = "store_read_only", 503, "The store takes no writes";
+    /// The server is stopping. Another one, or this one restarted, will answer.
+    Draining = "draining", 503, "The server is stopping";
+    /// The server holds as many bytes of unfinished requests as it may. Try again.
+    Overloaded = "overloaded", 503, "The server is busy";
+}
+
+/// One thing wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What kind of thing.
+    pub code: Code,
+    /// Where: a JSON pointer (RFC 6901) into the body.
+    pub pointer: String,
+    /// What exactly, and what would be right.
+    pub detail: String,
+}
+
+/// Everything wrong with a request, as far as it is told.
+#[derive(Debug, Default)]
+pub struct Faults {
+    list: Vec<Fault>,
+    untold: usize,
+}
+
+impl Faults {
+    /// Notes a fault.
+    pub fn add(&mut self, code: Code, at: &At<'_>, detail: impl Into<String>) {
+        if self.list.len() < FAULTS_COUNT_MAX {
+            self.list.push(Fault { code, pointer: at.pointer(), detail: detail.into() });
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many there were, told or not.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list.len() + self.untold
+    }
+
+    /// The faults that are told.
+    #[must_use]
+    pub fn into_list(self) -> Vec<Fault> {
+        self.list
+    }
+}
+
+/// A place in a request. Only a fault makes it into text.
+#[derive(Debug, Clone, Copy)]
+pub struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> At<'a> {
+    /// The request itself.
+    pub const ROOT: At<'static> = At { parent: None, step: Step::Root };
+
+    /// A field of what is here.
+    #[must_use]
+    pub const fn field(&'a self, name: &'a str) -> At<'a> {
+        At { parent: Some(self), step: Step::Field(name) }
+    }
+
+    /// An item of what is here, from 0.
+    #[must_use]
+    pub const fn item(&'a self, index: usize) -> At<'a> {
+        At { parent: Some(self), step: Step::Item(index) }
+    }
+
+    /// As a JSON pointer; empty for the request itself.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        let mut text = self.parent.map(At::pointer).unwrap_or_default();
+        match self.step {
+            Step::Root => {}
+            Step::Item(index) => {
+                text.push('/');
+                text.push_str(&index.to_string());
+            }
+            Step::Field(name) => {
+                text.push('/');
+                for c in name.chars().take(NAME_CHARS_MAX) {
+                    match c {
+                        '~' => text.push_str("~0"),
+                        '/' => text.push_str("~1"),
+                        c => text.push(c),
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+/// A name as it is repeated in an answer: not too much of it.
+#[must_use]
+pub fn shown(name: &str) -> &str {
+    name.char_indices().nth(NAME_CHARS_MAX).map_or(name, |(end, _)| name.get(..end).unwrap_or(name))
+}
+
+/// The one of `known` that is most like `name`.
+#[must_use]
+pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let name = shown(name).to_ascii_lowercase();
+    known.iter().copied().min_by_key(|candidate| strsim::osa_distance(&name, candidate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_are_escaped_and_bounded() {
+        let jobs = At::ROOT.field("jobs");
+        let item = jobs.item(3);
+        assert_eq!(item.field("a/b~c").pointer(), "/jobs/3/a~1b~0c");
+        assert_eq!(At::ROOT.pointer(), "");
+        assert_eq!(At::ROOT.field(&"ü".repeat(500)).pointer().chars().count(), NAME_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn no_more_faults_are_kept_than_are_told() {
+        let mut faults = Faults::default();
+        for index in 0..250 {
+            faults.add(Code::WrongType, &At::ROOT.item(index), "x");
+        }
+        assert_eq!(faults.count(), 250);
+        assert_eq!(faults.into_list().len(), FAULTS_COUNT_MAX);
+    }
+
+    #[test]
+    fn the_nearest_name_is_found_whatever_the_case() {
+        assert_eq!(nearest("runAt", &["queue", "run_at", "retry"]), Some("run_at"));
+        assert_eq!(nearest(&"x".repeat(100_000), &["queue"]), Some("queue"));
+        assert_eq!(nearest("x", &[]), None);
+    }
+
+    #[test]
+    fn codes_are_unique_and_statuses_are_errors() {
+        for (index, code) in Code::ALL.iter().enumerate() {
+            assert!((400..600).contains(&code.status()), "{code:?}");
+            assert!(!Code::ALL[index + 1..].iter().any(|other| other.as_str() == code.as_str()), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Reading one JSON object field by field. The text is scanned once for its fields, whose values stay slices of
+//! it; each is then read as what it must be. Nothing stops at the first fault.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tidewheel_core::time::{Timestamp, format_duration, parse_duration};
+
+use super::fault::{At, Code, Faults, nearest, shown};
+
+/// Unknown fields told of one object.
+const UNKNOWN_COUNT_MAX: usize = 20;
+
+/// A field as it was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    name: &'a str,
+    raw: &'a str,
+}
+
+/// The fields an object may have. Made by [`known_fields!`](crate::known_fields).
+pub trait KnownFields<'a>: Default {
+    /// Their names.
+    const NAMES: &'static [&'static str];
+    /// Where the field of that name goes.
+    fn slot(&mut self, name: &str) -> Option<&mut Option<Field<'a>>>;
+    /// Forgets fields that are `null`, which is another way of leaving them out.
+    fn forget_nulls(&mut self);
+}
+
+/// Declares a struct whose members are the fields an object may have.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! known_fields {
+    ($name:ident { $($field:ident = $text:literal),+ $(,)? }) => {
+        #[derive(Default)]
+        struct $name<'a> {
+            $($field: Option<$crate::wire::read::Field<'a>>,)+
+        }
+
+        impl<'a> $crate::wire::read::KnownFields<'a> for $name<'a> {
+            const NAMES: &'static [&'static str] = &[$($text),+];
+
+            fn slot(&mut self, name: &str) -> Option<&mut Option<$crate::wire::read::Field<'a>>> {
+                match name {
+                    $($text => Some(&mut self.$field),)+
+                    _ => None,
+                }
+            }
+
+            fn forget_nulls(&mut self) {
+                $($crate::wire::read::forget_null(&mut self.$field);)+
+            }
+        }
+    };
+}
+
+/// Forgets a field that is `null`; a payload may be `null` and mean it.
+pub fn forget_null(field: &mut Option<Field<'_>>) {
+    if field.is_some_and(|field| field.raw == "null" && field.name != "payload") {
+        *field = None;
+    }
+}
+
+/// Reads a whole body as one object.
+pub fn body<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+    let trimmed = text.trim_ascii();
+    if trimmed.is_empty() {
+        faults.add(Code::MalformedJson, at, "the body is empty; a JSON object is expected");
+        return None;
+    }
+    object(trimmed, at, faults)
+}
+
+/// Reads a whole body as one object; an empty body is an object without fields.
+pub fn optional_body<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+    if text.trim_ascii().is_empty() { Some(K::default()) } else { body(text, at, faults) }
+}
+
+/// Reads `text` as an object.
+pub fn object<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+    let scan = match scan_object::<Fields<'a, K>>(text, FieldsSeed(PhantomData)) {
+        Ok(Some(scan)) => scan,
+        Ok(None) => {
+            wrong_type("an object", text, at, faults);
+            return None;
+        }
+        Err(fault) => {
+            faults.add(Code::MalformedJson, at, malformed(&fault));
+            return None;
+        }
+    };
+    for name in scan.unknown {
+        let known = nearest(&name, K::NAMES).unwrap_or_default();
+        let detail = format!("there is no field {:?}; the nearest known one is `{known}`", shown(&name));
+        faults.add(Code::UnknownField, &at.field(&name), detail);
+    }
+    for name in scan.twice {
+        faults.add(
+            Code::DuplicateField,
+            &at.field(&name),
+            format!("the field {:?} is given twice", shown(&name)),
+        );
+    }
+    let mut known = scan.known;
+    known.forget_nulls();
+    Some(known)
+}
+
+fn malformed(fault: &serde_json::Error) -> String {
+    format!("the body is not JSON: {fault}")
+}
+
+/// What one object was found to have.
+struct Fields<'a, K> {
+    known: K,
+    unknown: Vec<Cow<'a, str>>,
+    twice: Vec<Cow<'a, str>>,
+}
+
+struct FieldsSeed<K>(PhantomData<K>);
+
+impl<'de, K: KnownFields<'de>> DeserializeSeed<'de> for FieldsSeed<K> {
+    type Value = Fields<'de, K>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, K: KnownFields<'de>> Visitor<'de> for FieldsSeed<K> {
+    type Value = Fields<'de, K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Fields { known: K::default(), unknown: Vec::new(), twice: Vec::new() };
+        while let Some(Key(key)) = map.next_key()? {
+            let raw: &'de RawValue = map.next_value()?;
+            let known = K::NAMES.iter().copied().find(|name| *name == key);
+            match (known, fields.known.slot(&key)) {
+                (Some(name), Some(slot)) if slot.is_none() => *slot = Some(Field { name, raw: raw.get() }),
+                (Some(_), Some(_)) if fields.twice.len() < UNKNOWN_COUNT_MAX => fields.twice.push(key),
+                (None, _) | (_, None) if fields.unknown.len() < UNKNOWN_COUNT_MAX => fields.unknown.push(key),
+                (None | Some(_), None | Some(_)) => {}
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// A field's name: a slice of the text, unless it is written with escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field's name")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+/// Scans `text` if it is an object; `None` if it is some other JSON.
+fn scan_object<'a, T>(
+    text: &'a str,
+    seed: impl DeserializeSeed<'a, Value = T>,
+) -> Result<Option<T>, serde_json::Error> {
+    if !text.starts_with('{') {
+        // Told apart from text that is no JSON at all.
+        return serde_json::from_str::<&RawValue>(text).map(|_| None);
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let found = seed.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(Some(found))
+}
+
+struct EntriesSeed;
+
+impl<'de> DeserializeSeed<'de> for EntriesSeed {
+    type Value = Vec<(Cow<'de, str>, &'de str)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EntriesSeed {
+    type Value = Vec<(Cow<'de, str>, &'de str)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(Key(key)) = map.next_key()? {
+            let raw: &'de RawValue = map.next_value()?;
+            entries.push((key, raw.get()));
+        }
+        Ok(entries)
+    }
+}
+
+struct ItemsVisitor;
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Vec<&'de str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(raw) = items.next_element::<&'de RawValue>()? {
+            found.push(raw.get());
+        }
+        Ok(found)
+    }
+}
+
+impl<'a> Field<'a> {
+    /// An item of an array, read as if it were a field.
+    #[must_use]
+    pub const fn item(raw: &'a str) -> Self {
+        Self { name: "", raw }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Its value as it was sent.
+    #[must_use]
+    pub const fn raw(&self) -> &'a str {
+        self.raw
+    }
+
+    /// Notes that its value is not valid.
+    pub fn refuse(&self, code: Code, at: &At<'_>, faults: &mut Faults, detail: impl Into<String>) {
+        if self.name.is_empty() {
+            faults.add(code, at, detail);
+        } else {
+            faults.add(code, &at.field(self.name), detail);
+        }
+    }
+
+    fn expected(&self, what: &str, at: &At<'_>, faults: &mut Faults) {
+        if self.name.is_empty() {
+            wrong_type(what, self.raw, at, faults);
+        } else {
+            wrong_type(what, self.raw, &at.field(self.name), faults);
+        }
+    }
+
+    /// Its value as text of any kind.
+    pub fn free_text(&self, at: &At<'_>, faults: &mut Faults) -> Option<Cow<'a, str>> {
+        let text = string(self.raw);
+        match (&text, self.raw.starts_with('"')) {
+            (Some(_), _) => {}
+            (None, true) => {
+                self.refuse(Code::MalformedJson, at, faults, "an escape in the text stands for no character")
+            }
+            (None, false) => self.expected("a string", at, faults),
+        }
+        text
+    }
+
+    /// Its value as text without control characters: it may end up in a header, a log or a terminal.
+    pub fn text(&self, at: &At<'_>, faults: &mut Faults) -> Option<Cow<'a, str>> {
+        let text = self.free_text(at, faults)?;
+        if let Some(found) = text.chars().find(|c| c.is_control()) {
+            self.refuse(
+                Code::ControlCharacter,
+                at,
+                faults,
+                format!("the control character {found:?} is not allowed here"),
+            );
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Its value as one of a few names.
+    pub fn one_of<T>(
+        &self,
+        names: &[&'static str],
+        parse: impl Fn(&str) -> Option<T>,
+        at: &At<'_>,
+        faults: &mut Faults,
+    ) -> Option<T> {
+        let text = self.text(at, faults)?;
+        let found = parse(&text);
+        if found.is_none() {
+            let near = nearest(&text, names).unwrap_or_default();
+            let detail =
+                format!("{:?} is none of {}; the nearest is `{near}`", shown(&text), names.join(", "));
+            self.refuse(Code::InvalidValue, at, faults, detail);
+        }
+        found
+    }
+
+    /// Its value as an instant.
+    pub fn time(&self, at: &At<'_>, faults: &mut Faults) -> Option<Timestamp> {
+        match self.free_text(at, faults)?.parse() {
+            Ok(time) => Some(time),
+            Err(fault) => {
+                self.refuse(Code::InvalidTime, at, faults, ToString::to_string(&fault));
+                None
+            }
+        }
+    }
+
+    /// Its value as a duration in milliseconds: a number of seconds, or a text.
+    pub fn duration(&self, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
+        let text = match self.raw.as_bytes().first() {
+            Some(b'"') => self.free_text(at, faults)?,
+            Some(b'0'..=b'9' | b'-') => Cow::Borrowed(self.raw),
+            Some(_) | None => {
+                self.expected("a duration: a string such as \"90s\", or a number of seconds", at, faults);
+                return None;
+            }
+        };
+        match parse_duration(&text) {
+            Ok(ms) => Some(ms),
+            Err(fault) => {
+                self.refuse(Code::InvalidDuration, at, faults, fault.to_string());
+                None
+            }
+        }
+    }
+
+    /// Its value as a duration within bounds.
+    pub fn duration_within(&self, min_ms: i64, max_ms: i64, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
+        let ms = self.duration(at, faults)?;
+        if (min_ms..=max_ms).contains(&ms) {
+            return Some(ms);
+        }
+        let [given, min, max] = [ms, min_ms, max_ms].map(format_duration);
+        self.refuse(Code::InvalidValue, at, faults, format!("{given} is not between {min} and {max}"));
+        None
+    }
+
+    /// Its value as a whole number within bounds.
+    pub fn whole(&self, min: u64, max: u64, at: &At<'_>, faults: &mut Faults) -> Option<u64> {
+        let Ok(number) = self.raw.parse::<u64>() else {
+            if serde_json::from_str::<f64>(self.raw).is_ok() {
+                let detail = format!("{} is not a whole number between {min} and {max}", shown(self.raw));
+                self.refuse(Code::InvalidValue, at, faults, detail);
+            } else {
+                self.expected("a whole number", at, faults);
+            }
+            return None;
+        };
+        if (min..=max).contains(&number) {
+            return Some(number);
+        }
+        self.refuse(Code::InvalidValue, at, faults, format!("{number} is not between {min} and {max}"));
+        None
+    }
+
+    /// Its value as a number within bounds.
+    pub fn number(&self, min: f64, max: f64, at: &At<'_>, faults: &mut Faults) -> Option<f64> {
+        let Ok(number) = serde_json::from_str::<f64>(self.raw) else {
+            self.expected("a number", at, faults);
+            return None;
+        };
+        if number >= min && number <= max {
+            return Some(number);
+        }
+        self.refuse(Code::InvalidValue, at, faults, format!("{number} is not between {min} and {max}"));
+        None
+    }
+
+    /// Its value as a truth.
+    pub fn boolean(&self, at: &At<'_>, faults: &mut Faults) -> Option<bool> {
+        match self.raw {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => {
+                self.expected("true or false", at, faults);
+                None
+            }
+        }
+    }
+
+    /// Its value as an object with known fields.
+    pub fn object<K: KnownFields<'a>>(&self, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+        object(self.raw, &at.field(self.name), faults)
+    }
+
+    /// Its value as a map of names to texts, in the order sent.
+    pub fn texts(&self, at: &At<'_>, faults: &mut Faults) -> Option<Vec<(Cow<'a, str>, Cow<'a, str>)>> {
+        let at = at.field(self.name);
+        let Ok(Some(entries)) = scan_object(self.raw, EntriesSeed) else {
+            wrong_type("an object whose values are strings", self.raw, &at, faults);
+            return None;
+        };
+        let mut texts = Vec::with_capacity(entries.len());
+        for (name, raw) in entries {
+            if let Some(found) = name.chars().find(|c| c.is_control()) {
+                let detail = format!("the name holds the control character {found:?}");
+                faults.add(Code::ControlCharacter, &at, detail);
+            } else if let Some(text) = Field::item(raw).text(&at.field(&name), faults) {
+                texts.push((name, text));
+            }
+        }
+        Some(texts)
+    }
+
+    /// Its value as an array, item by item.
+    pub fn items(&self, at: &At<'_>, faults: &mut Faults) -> Option<Vec<&'a str>> {
+        let found = match self.raw.as_bytes().first() {
+            Some(b'[') => serde_json::Deserializer::from_str(self.raw).deserialize_seq(ItemsVisitor).ok(),
+            Some(_) | None => None,
+        };
+        if found.is_none() {
+            self.expected("an array", at, faults);
+        }
+        found
+    }
+}
+
+/// The text a JSON string stands for.
+fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+fn wrong_type(expected: &str, raw: &str, at: &At<'_>, faults: &mut Faults) {
+    let found = match raw.as_bytes().first() {
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(_) | None => "a number",
+    };
+    faults.add(Code::WrongType, at, format!("expected {expected}, found {found}"));
+}

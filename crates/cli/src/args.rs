@@ -1,0 +1,102 @@
+//! The command line: the verbs, and the flags they share.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::BenchArgs;
+use crate::dlq::DlqVerb;
+use crate::job::JobVerb;
+use crate::serve::ServeArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel serve
+  tidewheel job submit ping --payload '{\"n\": 1}' --delay 5s --target http://127.0.0.1:9000/
+  tidewheel job list --state dead
+  tidewheel dlq replay --type send-email --rate 10
+
+Exit codes: 0 done, 1 refused, 2 wrong usage, 3 server unreachable.";
+
+/// Runs work later: now, at an instant, or after a delay, without losing a job.
+#[derive(Debug, Parser)]
+#[command(name = "tidewheel", version = version(), after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(max_term_width = 110)]
+pub(crate) struct Cli {
+    /// What every verb knows.
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+fn version() -> String {
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{} ({os} {arch}, {build} build)", env!("CARGO_PKG_VERSION"))
+}
+
+/// The flags every verb knows.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Flags of every verb")]
+pub(crate) struct Globals {
+    // Not through clap's `env`: a benchmark must only touch a server that was named for it.
+    /// The server to talk to [env: TIDEWHEEL_URL] [default: http://127.0.0.1:7400]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The tenant to act for [env: TIDEWHEEL_TENANT] [default: the key's own, or `default`]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// A file that holds the key to show [default: the key in TIDEWHEEL_KEY, if any]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<std::path::PathBuf>,
+    /// How to print what was asked for
+    #[arg(long, short, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+/// How to print data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // Plain comments: a text per value would spread every verb's help over three times the lines.
+    // For people.
+    Table,
+    // For programs: the server's own documents.
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Starts a server
+    Serve(Box<ServeArgs>),
+    /// Submits jobs, looks at them, changes them
+    #[command(subcommand)]
+    Job(JobVerb),
+    /// Looks at dead letters: jobs that failed for good, kept until replayed or discarded
+    #[command(subcommand)]
+    Dlq(DlqVerb),
+    /// Measures how fast a server is
+    Bench(BenchArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_every_verb_stand_before_or_after_it() {
+        for line in
+            ["tidewheel --url http://a -o json job get x", "tidewheel job get x --url http://a -o json"]
+        {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.globals.url.as_deref(), Some("http://a"));
+            assert_eq!(cli.globals.output, Format::Json);
+        }
+    }
+}

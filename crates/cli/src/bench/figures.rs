@@ -1,0 +1,179 @@
+//! What was measured: named numbers, and the ratios between them that matter.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::process;
+use super::stopwatch::Stopwatch;
+
+/// Which figure is told as a part of which other.
+const RATIOS: [(&str, &str); 5] = [
+    ("submit.batch", "bare.ingest"),
+    ("submit.single", "submit.single.no_sync"),
+    ("drain.sink", "bare.drain"),
+    ("waiting.submit.batch", "submit.batch"),
+    ("waiting.drain.sink", "drain.sink"),
+];
+
+/// One number.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figure {
+    /// A stable name.
+    pub(super) name: &'static str,
+    /// What it says, for people.
+    pub(super) what: String,
+    /// The number.
+    pub(super) value: f64,
+    /// Its unit.
+    pub(super) unit: &'static str,
+    /// For a rate: CPU time per job on all threads of this process, load generator included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_us_per_job: Option<f64>,
+    /// This one over another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio: Option<f64>,
+    /// Which other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_to: Option<&'static str>,
+}
+
+impl Figure {
+    pub(super) fn new(name: &'static str, what: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name, what: what.into(), value, unit, cpu_us_per_job: None, ratio: None, ratio_to: None }
+    }
+
+    pub(super) fn rate(name: &'static str, what: impl Into<String>, rate: Rate) -> Self {
+        let figure = Self::new(name, what, rate.per_second(), "jobs/s");
+        Self { cpu_us_per_job: Some(rate.cpu_us_per_job()), ..figure }
+    }
+}
+
+/// Fills in the ratios whose both sides were measured.
+pub(super) fn relate(figures: &mut [Figure]) {
+    for (name, base) in RATIOS {
+        let Some(whole) = figures.iter().find(|figure| figure.name == base).map(|figure| figure.value) else {
+            continue;
+        };
+        for figure in figures.iter_mut().filter(|figure| figure.name == name && whole > 0.0) {
+            figure.ratio = Some(figure.value / whole);
+            figure.ratio_to = Some(base);
+        }
+    }
+}
+
+/// How fast something went.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rate {
+    jobs: u64,
+    elapsed: Duration,
+    cpu_seconds: f64,
+}
+
+impl Rate {
+    /// The same, in the time that counts of it.
+    pub(super) const fn taking(self, elapsed: Duration) -> Self {
+        Self { elapsed, ..self }
+    }
+
+    fn per_second(self) -> f64 {
+        number(self.jobs) / self.elapsed.as_secs_f64().max(f64::EPSILON)
+    }
+
+    fn cpu_us_per_job(self) -> f64 {
+        self.cpu_seconds * 1e6 / number(self.jobs).max(1.0)
+    }
+}
+
+/// Measures a rate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meter {
+    watch: Stopwatch,
+    cpu_seconds: f64,
+}
+
+impl Meter {
+    pub(super) fn start() -> anyhow::Result<Self> {
+        Ok(Self { cpu_seconds: process::cpu_seconds()?, watch: Stopwatch::start() })
+    }
+
+    pub(super) fn elapsed(self) -> Duration {
+        self.watch.elapsed()
+    }
+
+    pub(super) fn stop(self, jobs: u64) -> anyhow::Result<Rate> {
+        let elapsed = self.watch.elapsed();
+        Ok(Rate { jobs, elapsed, cpu_seconds: process::cpu_seconds()? - self.cpu_seconds })
+    }
+}
+
+/// Times in microseconds, and how they spread.
+pub(super) struct Spread {
+    histogram: Histogram<u64>,
+    early: u64,
+}
+
+impl Spread {
+    const US_MAX: u64 = 600_000_000;
+    const DIGITS: u8 = 3;
+
+    pub(super) fn new() -> anyhow::Result<Self> {
+        Ok(Self { histogram: Histogram::new_with_bounds(1, Self::US_MAX, Self::DIGITS)?, early: 0 })
+    }
+
+    /// Takes a time; one below zero came before it should have.
+    pub(super) fn record(&mut self, us: i64) {
+        self.early += u64::from(us < 0);
+        self.histogram.saturating_record(u64::try_from(us).unwrap_or(0));
+    }
+
+    pub(super) const fn early(&self) -> u64 {
+        self.early
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    pub(super) fn quantile_ms(&self, quantile: f64) -> f64 {
+        number(self.histogram.value_at_quantile(quantile)) / 1e3
+    }
+
+    pub(super) fn max_ms(&self) -> f64 {
+        number(self.histogram.max()) / 1e3
+    }
+}
+
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "no count here comes near 2^53")]
+pub(super) const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_needs_both_sides() {
+        let mut figures = vec![
+            Figure::new("submit.batch", "", 30.0, "jobs/s"),
+            Figure::new("drain.sink", "", 30.0, "jobs/s"),
+            Figure::new("bare.ingest", "", 40.0, "jobs/s"),
+        ];
+        relate(&mut figures);
+        let ratios: Vec<_> = figures.iter().map(|figure| (figure.ratio, figure.ratio_to)).collect();
+        assert_eq!(ratios, [(Some(0.75), Some("bare.ingest")), (None, None), (None, None)]);
+    }
+
+    #[test]
+    fn what_comes_early_is_counted() {
+        let mut spread = Spread::new().unwrap();
+        for us in [-1, 0, 1_000, 2_000] {
+            spread.record(us);
+        }
+        assert_eq!((spread.early(), spread.count()), (1, 4));
+        assert!((spread.max_ms() - 2.0).abs() < 0.01);
+    }
+}

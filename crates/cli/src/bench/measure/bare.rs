@@ -1,0 +1,34 @@
+//! The storage engine doing the writes a server does, without the server: what the rest is measured against.
+
+use anyhow::Context;
+use tidewheel_store_embedded::bare;
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figure, Meter};
+use crate::bench::jobs::PAYLOAD_BYTES;
+use crate::bench::plan::BATCH_COUNT;
+
+const FOLDER: &str = "bare";
+const SYNC: bool = true;
+
+pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let (count, folder) = (bench.plan.sink_jobs, bench.scratch.folder(FOLDER));
+    let progress = bench.progress.clone();
+    let measured = tokio::task::spawn_blocking(move || {
+        progress.say("the bare engine, writing jobs");
+        let meter = Meter::start()?;
+        let ingest = bare::ingest(&folder, count, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let ingest = meter.stop(count)?.taking(ingest.elapsed);
+        progress.say("the bare engine, draining them");
+        let meter = Meter::start()?;
+        let drain = bare::drain(&folder, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let drain = meter.stop(drain.jobs)?.taking(drain.elapsed);
+        anyhow::Ok((ingest, drain))
+    });
+    let (ingest, drain) = measured.await.context("the bare engine was cut short")??;
+    bench.scratch.clear(FOLDER);
+    Ok(vec![
+        Figure::rate("bare.ingest", format!("bare engine: write jobs, {BATCH_COUNT} a sync"), ingest),
+        Figure::rate("bare.drain", "bare engine: read, claim and end jobs", drain),
+    ])
+}

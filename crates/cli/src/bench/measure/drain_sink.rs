@@ -1,0 +1,43 @@
+//! Due jobs to a runner inside the process that succeeds at once: everything a server does for a job that is due,
+//! claim and outcome included, without the delivery.
+
+use std::sync::Arc;
+
+use tidewheel_core::job::State;
+use tidewheel_server::engine::Deliver;
+use tidewheel_store::Store;
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figure, Meter, Rate};
+use crate::bench::jobs;
+use crate::bench::sink::Sink;
+use crate::bench::stopwatch::wall_now;
+use crate::bench::subject::{open_store, start_engine, until_succeeded};
+
+const FOLDER: &str = "drain-sink";
+/// Due jobs are spread over this much time before now, as a backlog is.
+pub(super) const BACKLOG_MS: i64 = 20_000;
+
+pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let store = open_store(bench, FOLDER).await?;
+    let rate = rate(bench, &store).await?;
+    store.close().await?;
+    drop(store);
+    bench.scratch.clear(FOLDER);
+    Ok(vec![Figure::rate("drain.sink", "drain of due jobs to a sink, claim and outcome included", rate)])
+}
+
+/// How fast an engine drains what is due in a store, whatever else waits there.
+pub(super) async fn rate(bench: &Bench, store: &Arc<dyn Store>) -> anyhow::Result<Rate> {
+    let count = bench.plan.sink_jobs;
+    let before = store.counts(None).await?.of(State::Succeeded);
+    let due = (wall_now().plus_ms(-BACKLOG_MS), BACKLOG_MS);
+    jobs::preload(store, &jobs::push(jobs::NOWHERE), count, due, &bench.progress).await?;
+    let sink: Arc<dyn Deliver> = Arc::new(Sink::new()?);
+    let meter = Meter::start()?;
+    let engine = start_engine(store, sink).await?;
+    until_succeeded(bench, store, before + count).await?;
+    let rate = meter.stop(count)?;
+    engine.drain(std::time::Duration::from_secs(1)).await;
+    Ok(rate)
+}

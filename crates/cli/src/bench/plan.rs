@@ -1,0 +1,77 @@
+//! How much of everything is measured. Every loop of the benchmark ends at one of these.
+
+use std::time::Duration;
+
+/// Jobs in one batched request, and in one write of the bare engine.
+pub(super) const BATCH_COUNT: usize = 1_000;
+/// Connections that send batches.
+pub(super) const BATCH_CONNECTIONS: usize = 4;
+/// Connections that send one job at a time.
+pub(super) const SINGLE_CONNECTIONS: usize = 256;
+/// Jobs are spread over this much time ahead.
+pub(super) const AHEAD_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Anything that takes longer is broken rather than slow.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+
+const QUICK_DIVISOR: u64 = 5;
+
+/// The sizes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// How long a rate is measured.
+    pub(super) rate_time: Duration,
+    /// Jobs that wait while some of it is measured again.
+    pub(super) waiting: u64,
+    /// Due jobs drained to the sink, and by the bare engine.
+    pub(super) sink_jobs: u64,
+    /// Due jobs drained to the HTTP target.
+    pub(super) target_jobs: u64,
+    /// Jobs at one instant.
+    pub(super) herd_jobs: u64,
+    /// How far ahead that instant is: the jobs must be stored by then.
+    pub(super) herd_ahead_ms: i64,
+    /// Jobs submitted one after another to an idle server.
+    pub(super) latency_jobs: u64,
+    /// Jobs spread over `lag_spread_ms`.
+    pub(super) lag_jobs: u64,
+    /// The time they are spread over.
+    pub(super) lag_spread_ms: i64,
+}
+
+impl Plan {
+    pub(super) const FULL_WAITING: u64 = 1_000_000;
+    pub(super) const FULL_SECONDS: u64 = 10;
+    const QUICK_WAITING: u64 = 100_000;
+    const QUICK_SECONDS: u64 = 3;
+
+    /// The sizes for these flags; what was asked for by number stands above `quick`.
+    pub(super) fn new(quick: bool, waiting: Option<u64>, seconds: Option<u64>) -> Self {
+        let pick = |full, short| if quick { short } else { full };
+        let seconds = seconds.unwrap_or(pick(Self::FULL_SECONDS, Self::QUICK_SECONDS));
+        let scale = pick(1, QUICK_DIVISOR);
+        Self {
+            rate_time: Duration::from_secs(seconds.max(1)),
+            waiting: waiting.unwrap_or(pick(Self::FULL_WAITING, Self::QUICK_WAITING)),
+            sink_jobs: 400_000 / scale,
+            target_jobs: 100_000 / scale,
+            herd_jobs: 50_000,
+            herd_ahead_ms: if quick { 6_000 } else { 10_000 },
+            latency_jobs: 1_000 / scale,
+            lag_jobs: if quick { 10_000 } else { 30_000 },
+            lag_spread_ms: if quick { 10_000 } else { 30_000 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_above_quick() {
+        assert_eq!(Plan::new(true, None, None).waiting, Plan::QUICK_WAITING);
+        assert_eq!(Plan::new(true, Some(7), Some(2)).waiting, 7);
+        assert_eq!(Plan::new(true, Some(7), Some(2)).rate_time, Duration::from_secs(2));
+        assert_eq!(Plan::new(false, None, None).rate_time, Duration::from_secs(Plan::FULL_SECONDS));
+    }
+}

@@ -1,0 +1,196 @@
+//! The server under test: one of our own in the scratch folder, or the one that was named.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidewheel_core::job::State;
+use tidewheel_server::clock::SystemClock;
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
+use tidewheel_server::metrics::Metrics;
+use tidewheel_server::push::AddressPolicy;
+use tidewheel_server::random::SystemRandom;
+use tidewheel_store::Store;
+use tidewheel_store_embedded::{EmbeddedStore, Options};
+
+use super::Bench;
+use super::connection::{Connection, request};
+use super::plan::PATIENCE;
+use super::stopwatch::{Stopwatch, pause};
+use crate::serve::node::{Node, NodeConfig};
+
+/// Attempts under way when a measurement ends are not waited for longer than this.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often a condition that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A server that was named on the command line.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    address: SocketAddr,
+    host: String,
+}
+
+impl Remote {
+    /// Finds the server of a URL such as `http://127.0.0.1:7400`.
+    pub(super) async fn find(url: &str) -> anyhow::Result<Self> {
+        let host =
+            url.strip_prefix("http://").context("the benchmark speaks plain HTTP: --url http://HOST:PORT")?;
+        let host = host.trim_end_matches('/');
+        if host.contains('/') {
+            bail!("--url takes no path here: http://HOST:PORT");
+        }
+        let named = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            host.to_owned()
+        } else {
+            format!("{host}:80")
+        };
+        let address =
+            tokio::net::lookup_host(&named).await.with_context(|| format!("looking up {host}"))?.next();
+        Ok(Self {
+            address: address.with_context(|| format!("{host} has no address"))?,
+            host: host.to_owned(),
+        })
+    }
+
+    /// Whether it runs on this machine, so that it can reach a target here.
+    pub(super) fn is_here(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+/// The server under test.
+pub(super) struct Subject {
+    address: SocketAddr,
+    host: String,
+    own: Option<Node>,
+}
+
+/// Whether the server waits for the disk before it acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    On,
+    Off,
+}
+
+impl Subject {
+    /// The server that was named, or a new one of our own on the data in that folder.
+    pub(super) async fn start(bench: &Bench, folder: &str, sync: Sync) -> anyhow::Result<Self> {
+        if let Some(remote) = &bench.remote {
+            return Ok(Self { address: remote.address, host: remote.host.clone(), own: None });
+        }
+        Self::start_own(bench, folder, sync, Config::default()).await
+    }
+
+    /// A new server on the data in that folder, once it says it is ready.
+    pub(super) async fn start_own(
+        bench: &Bench,
+        folder: &str,
+        sync: Sync,
+        engine: Config,
+    ) -> anyhow::Result<Self> {
+        let node = Node::start(NodeConfig {
+            data: bench.scratch.folder(folder),
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            danger_no_sync: sync == Sync::Off,
+            engine,
+            targets: AddressPolicy::public_only().allow_loopback(),
+            deliverer: None,
+        })
+        .await?;
+        let address = node.address();
+        let subject = Self { address, host: address.to_string(), own: Some(node) };
+        subject.ready().await?;
+        Ok(subject)
+    }
+
+    async fn ready(&self) -> anyhow::Result<()> {
+        let watch = Stopwatch::start();
+        let question = request("GET", "/readyz", &self.host, "");
+        let mut connection = self.connect().await?;
+        while connection.call(&question).await? != 200 {
+            if watch.elapsed() > PATIENCE {
+                bail!("the server does not get ready");
+            }
+            pause(LOOK).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.address).await
+    }
+
+    /// A submission of one or many, ready to be sent.
+    pub(super) fn submit_one(&self, body: &str) -> Vec<u8> {
+        request("POST", "/v1/jobs", &self.host, body)
+    }
+
+    pub(super) fn submit_batch(&self, body: &str) -> Vec<u8> {
+        request("POST", "/v1/jobs/batch", &self.host, body)
+    }
+
+    /// The engine of our own server.
+    pub(super) fn engine(&self) -> anyhow::Result<&Engine> {
+        self.own.as_ref().map(Node::engine).context("only a server of our own can be looked into")
+    }
+
+    /// Stops our own server.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        if let Some(node) = self.own {
+            node.stop(DRAIN).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An engine on a store, without HTTP.
+pub(super) async fn open_store(bench: &Bench, folder: &str) -> anyhow::Result<Arc<dyn Store>> {
+    let options = Options::new(bench.scratch.folder(folder));
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
+    Ok(Arc::new(opened.context("opening the store was cut short")??))
+}
+
+/// Starts an engine that hands everything to `deliverer`, with no bound on how much at once.
+pub(super) async fn start_engine(
+    store: &Arc<dyn Store>,
+    deliverer: Arc<dyn Deliver>,
+) -> anyhow::Result<Engine> {
+    let parts = Parts {
+        store: Arc::clone(store),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer,
+    };
+    Ok(Engine::start(parts, unpaced()).await?)
+}
+
+/// The usual engine, with no bound on attempts under way and no pace for what was due before it started: what is
+/// measured is how fast it can be.
+pub(super) fn unpaced() -> Config {
+    const UNBOUNDED: usize = 1_000_000;
+    Config {
+        push_max: UNBOUNDED,
+        push_per_host_max: UNBOUNDED,
+        catch_up_per_second: 1_000_000,
+        ..Config::default()
+    }
+}
+
+/// Waits until that many jobs have succeeded.
+pub(super) async fn until_succeeded(bench: &Bench, store: &Arc<dyn Store>, count: u64) -> anyhow::Result<()> {
+    let watch = Stopwatch::start();
+    loop {
+        let done = store.counts(None).await?.of(State::Succeeded);
+        if done >= count {
+            return Ok(());
+        }
+        if watch.elapsed() > PATIENCE {
+            bail!("only {done} of {count} jobs were done after {} s", PATIENCE.as_secs());
+        }
+        bench.progress.count("draining", done, count);
+        pause(LOOK).await;
+    }
+}

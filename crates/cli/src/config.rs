@@ -1,0 +1,244 @@
+//! Everything about a server that can be set: flags over environment over file over defaults. What is wrong is
+//! told all at once, each with where it was set.
+
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidewheel_core::limits::HISTORY_MS_DEFAULT;
+use tidewheel_server::push::Cidr;
+
+use crate::serve::ServeArgs;
+
+/// The folder of the embedded store.
+pub(crate) const DATA_DEFAULT: &str = "./tidewheel-data";
+/// Where the server listens.
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
+/// Pushes under way at a time.
+pub(crate) const PUSH_CONCURRENCY_COUNT_DEFAULT: usize = 1_024;
+/// Pushes under way at a time to one host.
+pub(crate) const PUSH_PER_HOST_COUNT_DEFAULT: usize = 256;
+/// Jobs started per second of those missed while the server was down.
+pub(crate) const CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 5_000;
+/// How long attempts under way may take to end once the server was told to stop.
+pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+/// What is logged.
+pub(crate) const LOG_LEVEL_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
+
+const ENV_PREFIX: &str = "TIDEWHEEL_";
+const CONFIG_ENV: &str = "TIDEWHEEL_CONFIG";
+
+/// How a server is set up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServeConfig {
+    /// The folder of the embedded store.
+    pub(crate) data: PathBuf,
+    /// Where to listen; a loopback address.
+    pub(crate) listen: SocketAddr,
+    /// Private ranges that push targets may lie in.
+    pub(crate) allow_targets: Vec<Cidr>,
+    /// Pushes under way at a time.
+    pub(crate) push_concurrency: usize,
+    /// Pushes under way at a time to one host.
+    pub(crate) push_per_host: usize,
+    /// How long finished jobs are kept.
+    pub(crate) history_ms: i64,
+    /// Jobs started per second of those missed while the server was down.
+    pub(crate) catch_up_jobs_per_s: u32,
+    /// How long attempts under way may take to end once the server was told to stop.
+    pub(crate) drain: Duration,
+    /// How to log.
+    pub(crate) log_format: LogFormat,
+    /// What to log.
+    pub(crate) log_level: String,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from(DATA_DEFAULT),
+            listen: values::listen_default(),
+            allow_targets: Vec::new(),
+            push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
+            push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
+            history_ms: HISTORY_MS_DEFAULT,
+            catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
+            drain: DRAIN_DEFAULT,
+            log_format: LogFormat::Text,
+            log_level: LOG_LEVEL_DEFAULT.to_owned(),
+        }
+    }
+}
+
+/// How to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For collectors: one JSON object per line.
+    Json,
+}
+
+/// What can be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Data,
+    Listen,
+    AllowTarget,
+    PushConcurrency,
+    PushPerHost,
+    History,
+    CatchUpRate,
+    Drain,
+    LogFormat,
+    LogLevel,
+}
+
+impl Key {
+    const ALL: [Self; 10] = [
+        Self::Data,
+        Self::Listen,
+        Self::AllowTarget,
+        Self::PushConcurrency,
+        Self::PushPerHost,
+        Self::History,
+        Self::CatchUpRate,
+        Self::Drain,
+        Self::LogFormat,
+        Self::LogLevel,
+    ];
+
+    /// Its name in the configuration file.
+    fn in_file(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Listen => "listen",
+            Self::AllowTarget => "allow_target",
+            Self::PushConcurrency => "push_concurrency",
+            Self::PushPerHost => "push_per_host",
+            Self::History => "history",
+            Self::CatchUpRate => "catch_up_rate",
+            Self::Drain => "drain",
+            Self::LogFormat => "log_format",
+            Self::LogLevel => "log_level",
+        }
+    }
+
+    fn as_flag(self) -> String {
+        format!("--{}", self.in_file().replace('_', "-"))
+    }
+
+    fn as_env(self) -> String {
+        format!("{ENV_PREFIX}{}", self.in_file().to_ascii_uppercase())
+    }
+}
+
+/// What one place sets: texts by key; more than one only where a list is meant.
+pub(crate) type Layer = BTreeMap<Key, Vec<String>>;
+
+/// Reads the configuration of a server. The error is a text that names every fault.
+pub(crate) fn load(args: &ServeArgs, env: impl Fn(&str) -> Option<String>) -> Result<ServeConfig, String> {
+    let env = |name: &str| env(name).filter(|value| !value.is_empty());
+    let mut faults = Vec::new();
+    let path = args.config.clone().or_else(|| env(CONFIG_ENV).map(PathBuf::from));
+    let from_file = path.as_deref().map(|path| file_layer(path, &mut faults)).unwrap_or_default();
+    let layers = [args.layer(), env_layer(env), from_file];
+    let config = settle(&layers, path.as_deref(), &mut faults);
+    if faults.is_empty() {
+        return Ok(config);
+    }
+    let count = match faults.len() {
+        1 => "one fault".to_owned(),
+        more => format!("{more} faults"),
+    };
+    Err(format!("the configuration has {count}:\n  {}", faults.join("\n  ")))
+}
+
+fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
+    // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
+    let value = |key: Key| {
+        let text = env(&key.as_env())?;
+        let list = key == Key::AllowTarget;
+        Some((
+            key,
+            if list { text.split(',').map(|part| part.trim().to_owned()).collect() } else { vec![text] },
+        ))
+    };
+    Key::ALL.into_iter().filter_map(value).collect()
+}
+
+fn file_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
+    let shown = path.display();
+    let table = match fs::read_to_string(path).map(|text| text.parse::<toml::Table>()) {
+        Ok(Ok(table)) => table,
+        Ok(Err(fault)) => {
+            faults.push(format!("{shown}: {}", fault.to_string().trim_end().replace('\n', "\n  ")));
+            return Layer::new();
+        }
+        Err(fault) => {
+            faults.push(format!("{shown}: {fault}"));
+            return Layer::new();
+        }
+    };
+    let mut layer = Layer::new();
+    for (name, value) in table {
+        match Key::ALL.into_iter().find(|key| key.in_file() == name) {
+            None => {
+                let near = Key::ALL.into_iter().min_by_key(|key| strsim::osa_distance(&name, key.in_file()));
+                let near = near.map(Key::in_file).unwrap_or_default();
+                faults.push(format!("{shown}: there is no key {name:?}; the nearest is {near}"));
+            }
+            Some(key) => match texts(value, key) {
+                Some(texts) => drop(layer.insert(key, texts)),
+                None => faults.push(format!("{shown}: {name}: expected {}", expected(key))),
+            },
+        }
+    }
+    layer
+}
+
+fn expected(key: Key) -> &'static str {
+    if key == Key::AllowTarget { "an array of texts" } else { "a text or a number" }
+}
+
+fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
+    match value {
+        toml::Value::String(text) => Some(vec![text]),
+        toml::Value::Integer(number) => Some(vec![number.to_string()]),
+        toml::Value::Float(number) => Some(vec![number.to_string()]),
+        toml::Value::Array(items) if key == Key::AllowTarget => {
+            items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect()
+        }
+        toml::Value::Array(_)
+        | toml::Value::Boolean(_)
+        | toml::Value::Datetime(_)
+        | toml::Value::Table(_) => None,
+    }
+}
+
+/// Takes each setting from the first layer that has it, and reads it.
+fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) -> ServeConfig {
+    let mut config = ServeConfig::default();
+    for key in Key::ALL {
+        let Some((index, texts)) =
+            layers.iter().enumerate().find_map(|(index, layer)| Some((index, layer.get(&key)?)))
+        else {
+            continue;
+        };
+        if let Err(detail) = values::set(&mut config, key, texts) {
+            let source = match index {
+                0 => key.as_flag(),
+                1 => key.as_env(),
+                _ => format!("{}: {}", path.unwrap_or(Path::new("")).display(), key.in_file()),
+            };
+            faults.push(format!("{source}: {detail}"));
+        }
+    }
+    config
+}

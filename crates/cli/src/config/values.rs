@@ -1,0 +1,105 @@
+//! Reading single settings.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tidewheel_core::limits::{DAY_MS, HOUR_MS};
+use tidewheel_core::time::{format_duration, parse_duration};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::{Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
+
+/// The port of [`LISTEN_DEFAULT`].
+const PORT_DEFAULT: u16 = 7400;
+const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
+const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
+/// History is dropped by the day, so less than one means nothing.
+const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
+const DRAIN_MS: RangeInclusive<i64> = 0..=HOUR_MS;
+
+pub(super) fn listen_default() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_DEFAULT))
+}
+
+/// Sets `key` from text; the error says what would be right.
+pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Result<(), String> {
+    if key == Key::AllowTarget {
+        let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
+        config.allow_targets =
+            ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
+        return Ok(());
+    }
+    let text = texts.first().map(|text| text.trim()).unwrap_or_default();
+    if text.is_empty() {
+        return Err("must not be empty".to_owned());
+    }
+    match key {
+        Key::AllowTarget => {}
+        Key::Data => config.data = PathBuf::from(text),
+        Key::Listen => config.listen = listen(text)?,
+        Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
+        Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
+        Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
+        Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
+        Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
+        Key::LogFormat => config.log_format = log_format(text)?,
+        Key::LogLevel => config.log_level = log_level(text)?,
+    }
+    Ok(())
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| {
+        format!("{text:?} is not an address and a port; write it like {LISTEN_DEFAULT} or [::1]:7400")
+    })?;
+    if !address.ip().to_canonical().is_loopback() {
+        return Err(format!(
+            "{address} can be reached from other machines, which needs keys, and there are none; \
+             listen on loopback ({LISTEN_DEFAULT}) and put a proxy that checks who calls before it"
+        ));
+    }
+    Ok(address)
+}
+
+fn number<T: FromStr + PartialOrd + std::fmt::Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let (min, max) = (range.start(), range.end());
+    let wrong = || format!("{text:?} is not a whole number from {min} to {max}");
+    text.replace('_', "").parse().ok().filter(|number| range.contains(number)).ok_or_else(wrong)
+}
+
+fn duration_ms(text: &str, range: RangeInclusive<i64>) -> Result<i64, String> {
+    let ms = parse_duration(text).map_err(|fault| fault.to_string())?;
+    if range.contains(&ms) {
+        return Ok(ms);
+    }
+    let [min, max] = [*range.start(), *range.end()].map(format_duration);
+    Err(format!("{text} is not between {min} and {max}"))
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("{text:?} is neither text nor json")),
+    }
+}
+
+fn log_level(text: &str) -> Result<String, String> {
+    // A lone word that is no level would be taken for a module's name, and most of the log be lost.
+    let lone = text
+        .split(',')
+        .find(|part| !part.contains(['=', '[']) && part.trim().parse::<LevelFilter>().is_err());
+    match EnvFilter::try_new(text) {
+        Ok(_) if lone.is_none() => Ok(text.to_owned()),
+        Ok(_) | Err(_) => {
+            Err(format!("{text:?} is not a level; levels are error, warn, info, debug and trace"))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! From flags and environment to a client of the API.
+
+use std::fs;
+
+use tidewheel_api::client::{Client, ClientConfig, Patience, URL_DEFAULT};
+
+use crate::args::Globals;
+use crate::failure::Failure;
+use crate::out::Out;
+
+/// The environment's name for the server.
+const URL_ENV: &str = "TIDEWHEEL_URL";
+/// The environment's name for the tenant.
+const TENANT_ENV: &str = "TIDEWHEEL_TENANT";
+/// The environment's name for the key itself; there is no such flag, as other users see a process's flags.
+const KEY_ENV: &str = "TIDEWHEEL_KEY";
+
+/// How a verb reaches the server, and the user.
+pub(crate) struct Link {
+    globals: Globals,
+    /// Where to print.
+    pub(crate) out: Out,
+}
+
+impl Link {
+    /// From the flags of every verb.
+    pub(crate) fn new(globals: Globals, out: Out) -> Self {
+        Self { globals, out }
+    }
+
+    /// A client for a person who waits.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        self.patient_client(Patience::default())
+    }
+
+    /// A client that keeps trying for as long as `patience` says.
+    pub(crate) fn patient_client(&self, patience: Patience) -> Result<Client, Failure> {
+        let env = |name: &str| std::env::var(name).ok();
+        Ok(Client::new(ClientConfig { patience, ..client_config(&self.globals, env)? })?)
+    }
+}
+
+fn client_config(globals: &Globals, env: impl Fn(&str) -> Option<String>) -> Result<ClientConfig, Failure> {
+    let set = |name: &str| env(name).filter(|value| !value.is_empty());
+    let key = match &globals.key_file {
+        None => set(KEY_ENV),
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .map_err(|fault| Failure::Usage(format!("--key-file {}: {fault}", path.display())))?;
+            Some(text.trim().to_owned())
+        }
+    };
+    let url = globals.url.clone().or_else(|| set(URL_ENV)).unwrap_or_else(|| URL_DEFAULT.to_owned());
+    let tenant = globals.tenant.clone().or_else(|| set(TENANT_ENV));
+    Ok(ClientConfig { key, tenant, ..ClientConfig::new(url) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Format;
+
+    fn globals() -> Globals {
+        Globals { url: None, tenant: None, key_file: None, output: Format::Table }
+    }
+
+    #[test]
+    fn flags_stand_above_the_environment_and_that_above_defaults() {
+        let env = |name: &str| Some(format!("from {name}"));
+        let config = client_config(&globals(), env).ok().unwrap();
+        assert_eq!(config.url, "from TIDEWHEEL_URL");
+        assert_eq!(config.tenant.as_deref(), Some("from TIDEWHEEL_TENANT"));
+        assert_eq!(config.key.as_deref(), Some("from TIDEWHEEL_KEY"));
+        let flags = Globals { url: Some("u".to_owned()), tenant: Some("t".to_owned()), ..globals() };
+        let config = client_config(&flags, env).ok().unwrap();
+        assert_eq!((config.url.as_str(), config.tenant.as_deref()), ("u", Some("t")));
+        let config = client_config(&globals(), |_| Some(String::new())).ok().unwrap();
+        assert_eq!((config.url.as_str(), config.tenant, config.key), (URL_DEFAULT, None, None));
+    }
+
+    #[test]
+    fn a_key_file_holds_a_key_and_a_line_break() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "twk_abc\n").unwrap();
+        let flags = Globals { key_file: Some(file.path().to_owned()), ..globals() };
+        assert_eq!(client_config(&flags, |_| None).ok().unwrap().key.as_deref(), Some("twk_abc"));
+        let flags = Globals { key_file: Some("/nonexistent/key".into()), ..globals() };
+        assert!(matches!(client_config(&flags, |_| None), Err(Failure::Usage(_))));
+    }
+}

@@ -1,0 +1,232 @@
+//! `job submit --file`: a file of jobs, batch by batch, with a bar to watch.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use tidewheel_api::client::{Answer, Call, Client, Error, Patience, Problem};
+
+use super::lines::{Batch, Batches, LineFault};
+use crate::connect::Link;
+use crate::failure::Failure;
+
+const RUN_NAME_CHARS_MAX: usize = 64;
+const READ_BUFFER_BYTES: usize = 256 * 1_024;
+const BAR_REDRAW: Duration = Duration::from_millis(100);
+const BAR: &str = "{bar:30} {percent:>3}%  {msg}  {eta} left";
+const SPINNER: &str = "{spinner} {msg}  {elapsed}";
+
+/// Checks the name of a run, which becomes part of an idempotency key.
+pub(super) fn run_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if !text.is_empty() && text.len() <= RUN_NAME_CHARS_MAX && text.chars().all(plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("at most {RUN_NAME_CHARS_MAX} letters, digits and . _ -"))
+}
+
+/// What became of the jobs of a file.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    /// New ones.
+    submitted: u64,
+    /// Made by an earlier run, or under a key used before.
+    duplicates: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct BatchAnswer {
+    jobs: Vec<BatchItem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BatchItem {
+    #[serde(default)]
+    duplicate: bool,
+}
+
+/// Submits every job of the file at `path`, or of stdin for `-`.
+pub(super) async fn submit(path: &Path, run: &str, link: &Link) -> Result<(), Failure> {
+    let (reader, length): (Box<dyn Read>, _) = if path == Path::new("-") {
+        (Box::new(io::stdin()), None)
+    } else {
+        let unreadable = |fault: io::Error| Failure::Usage(format!("--file {}: {fault}", path.display()));
+        let file = File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?;
+        // A pipe or a device has a length of zero and still something to read.
+        (Box::new(file), Some(length).filter(std::fs::Metadata::is_file).map(|file| file.len()))
+    };
+    let bar = progress_bar(length);
+    let shown = bar.clone();
+    let client = link.patient_client(Patience::LONG)?.on_retry(move |error, wait| {
+        shown.println(format!("{error}; trying again in {}", HumanDuration(wait)));
+    });
+    let mut tally = Tally::default();
+    let mut batches = Batches::new(BufReader::with_capacity(READ_BUFFER_BYTES, reader));
+    let result = send_all(&client, &mut batches, run, &mut tally, &bar).await;
+    let took = bar.elapsed();
+    bar.finish_and_clear();
+    if let Err(failure) = result {
+        let taken = tally.submitted + tally.duplicates;
+        if taken > 0 {
+            let again = "submit the file again, and they will not be doubled";
+            link.out.note(&format!("{} taken in before it stopped; {again}.", were(taken)));
+        }
+        return Err(failure);
+    }
+    Ok(summary(tally, took, link)?)
+}
+
+async fn send_all<R: io::BufRead>(
+    client: &Client,
+    batches: &mut Batches<R>,
+    run: &str,
+    tally: &mut Tally,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    while let Some(batch) = batches.next_batch().map_err(line_failure)? {
+        let key = batch.key(run);
+        let Batch { body, lines } = batch;
+        let call = Call::post(&["jobs", "batch"]).ndjson(body).idempotency_key(key);
+        let answer = client.send(&call).await.map_err(|error| batch_failure(error, &lines))?;
+        count(&answer, tally)?;
+        bar.set_position(batches.bytes());
+        let total = tally.submitted + tally.duplicates;
+        bar.set_message(format!("{} jobs, {}/s", HumanCount(total), HumanCount(rate(total, bar.elapsed()))));
+    }
+    Ok(())
+}
+
+fn count(answer: &Answer, tally: &mut Tally) -> Result<(), Error> {
+    for item in answer.json::<BatchAnswer>()?.jobs {
+        if item.duplicate {
+            tally.duplicates += 1;
+        } else {
+            tally.submitted += 1;
+        }
+    }
+    Ok(())
+}
+
+fn progress_bar(length: Option<u64>) -> ProgressBar {
+    // Draws on stderr, and only if that is a terminal.
+    let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    let template = if length.is_some() { BAR } else { SPINNER };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━╸ "));
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(BAR_REDRAW);
+    }
+    bar
+}
+
+fn rate(jobs: u64, took: Duration) -> u64 {
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    jobs.saturating_mul(1_000) / ms
+}
+
+fn summary(tally: Tally, took: Duration, link: &Link) -> io::Result<()> {
+    let Tally { submitted, duplicates } = tally;
+    let per_second = rate(submitted + duplicates, took);
+    if link.out.is_json() {
+        let ms = took.as_millis();
+        return link.out.line(&format!(
+            "{{\"submitted\":{submitted},\"duplicates\":{duplicates},\"took_ms\":{ms},\"per_second\":{per_second}}}"
+        ));
+    }
+    let seconds = took.as_secs_f64();
+    link.out.line(&format!(
+        "{} submitted in {seconds:.1} s ({}/s)",
+        jobs(submitted),
+        HumanCount(per_second)
+    ))?;
+    if duplicates > 0 {
+        link.out.line(&format!("{} there already; --run NAME submits them once more", were(duplicates)))?;
+    }
+    Ok(())
+}
+
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{} jobs", HumanCount(count)) }
+}
+
+fn were(count: u64) -> String {
+    if count == 1 { "1 job was".to_owned() } else { format!("{} jobs were", HumanCount(count)) }
+}
+
+fn line_failure(fault: LineFault) -> Failure {
+    match fault {
+        LineFault::Io(fault) => Failure::Usage(format!("the file cannot be read: {fault}")),
+        LineFault::NoJob { .. } => Failure::Refused(fault.to_string()),
+    }
+}
+
+/// Turns the server's pointers into a batch into lines of the file.
+fn batch_failure(error: Error, lines: &[u64]) -> Failure {
+    let Some(problem) = error.problem() else { return Failure::Call(error) };
+    let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return Failure::Call(error) };
+    let mut text = refused_lines(problem, lines).join("\n");
+    if text.is_empty() {
+        text = problem.to_string();
+    }
+    Failure::Refused(format!("{text}\nNothing of lines {first} to {last} was taken in."))
+}
+
+fn refused_lines(problem: &Problem, lines: &[u64]) -> Vec<String> {
+    let line = |pointer: &str| {
+        let pointer = pointer.strip_prefix("/jobs").unwrap_or(pointer).strip_prefix('/')?;
+        let (index, field) = pointer.split_once('/').unwrap_or((pointer, ""));
+        Some((lines.get(index.parse::<usize>().ok()?)?, field.to_owned()))
+    };
+    let told = problem.errors.iter().map(|fault| match line(&fault.pointer) {
+        Some((line, field)) if field.is_empty() => format!("line {line}: {}", fault.detail),
+        Some((line, field)) => format!("line {line}: {field}: {}", fault.detail),
+        None => format!("{}: {}", fault.pointer, fault.detail),
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewheel_api::client::Fault;
+
+    #[test]
+    fn pointers_become_lines() {
+        let fault = |pointer: &str| Fault { pointer: pointer.to_owned(), detail: "is wrong".to_owned() };
+        let errors = ["/1/type", "/0", "/jobs/2/retry/base", "/type", ""].map(fault).to_vec();
+        let problem = Problem { title: "No".to_owned(), errors, ..Problem::default() };
+        assert_eq!(
+            refused_lines(&problem, &[7, 9, 12]),
+            [
+                "line 9: type: is wrong",
+                "line 7: is wrong",
+                "line 12: retry/base: is wrong",
+                "/type: is wrong",
+                ": is wrong"
+            ]
+        );
+    }
+
+    #[test]
+    fn run_names_are_plain() {
+        assert!(run_name("2026-12-01_again.2").is_ok());
+        for wrong in ["", "a b", "a:b", &"x".repeat(65)] {
+            assert!(run_name(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_and_counts_read_well() {
+        assert_eq!(rate(1_000, Duration::from_millis(500)), 2_000);
+        assert_eq!(rate(5, Duration::ZERO), 5_000);
+        assert_eq!(
+            (jobs(1), jobs(12_000), were(1)),
+            ("1 job".into(), "12,000 jobs".into(), "1 job was".into())
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! The one binary: the server, and a client of it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`args`] | the command line: verbs and the flags they share |
+//! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
+//! | [`job`], [`dlq`] | the verbs of a client |
+//! | [`bench`] | measuring a server |
+//! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
+//! | [`connect`] | from flags to a client of the API |
+//! | [`document`], [`json`] | answers of the server, kept as they came |
+//! | [`out`] | the one door to stdout and stderr: tables, JSON, colours |
+//! | [`failure`] | what went wrong, in words and as an exit code |
+
+mod args;
+mod bench;
+mod bulk;
+mod config;
+mod connect;
+mod dlq;
+mod document;
+mod failure;
+mod filter;
+mod job;
+mod json;
+mod out;
+mod pages;
+mod serve;
+mod submission;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
+
+use self::args::{Cli, Verb};
+use self::connect::Link;
+use self::failure::Failure;
+use self::out::Out;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let out = Out::new(cli.globals.output);
+    match run(cli, out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(&out),
+    }
+}
+
+fn run(cli: Cli, out: Out) -> Result<(), Failure> {
+    match cli.verb {
+        Verb::Serve(args) => runtime(Builder::new_multi_thread())?.block_on(serve::start(args)),
+        Verb::Bench(args) => {
+            let (url, format) = (cli.globals.url, cli.globals.output);
+            runtime(Builder::new_multi_thread())?
+                .block_on(bench::run(args, url, format))
+                .map_err(Failure::Server)
+        }
+        Verb::Job(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(job::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Dlq(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))
+        }
+    }
+}
+
+fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
+    builder.enable_all().build().map_err(|fault| Failure::Refused(format!("no threads to run on: {fault}")))
+}

@@ -1,0 +1,93 @@
+//! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
+
+mod logging;
+pub(crate) mod node;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config::{self, Key, Layer};
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Every flag has an environment variable, TIDEWHEEL_ and its name (TIDEWHEEL_PUSH_PER_HOST), and a
+key in the configuration file (push_per_host). Flags stand above the environment, that above the
+file.
+
+Examples:
+  tidewheel serve
+  tidewheel serve --data /var/lib/tidewheel --listen 127.0.0.1:8080
+  tidewheel serve --allow-target 10.0.0.0/8 --push-per-host 32
+  tidewheel serve --config tidewheel.toml --log-format json";
+
+/// The flags of `serve`, as text: they are read together with the environment and the configuration file, so
+/// that all that is wrong is told at once.
+#[derive(Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// A TOML file with settings
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where everything is kept [default: ./tidewheel-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Where to listen; on loopback only, as there are no keys [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Opens a private range of addresses to push targets, such as 10.0.0.0/8; may be given more than once
+    #[arg(long, value_name = "CIDR")]
+    allow_target: Vec<String>,
+    /// Pushes under way at a time [default: 1024]
+    #[arg(long, value_name = "COUNT")]
+    push_concurrency: Option<String>,
+    /// Pushes under way at a time to one host [default: 256]
+    #[arg(long, value_name = "COUNT")]
+    push_per_host: Option<String>,
+    /// How long finished jobs are kept [default: 30d]
+    #[arg(long, value_name = "DURATION")]
+    history: Option<String>,
+    /// Jobs started per second of those missed while the server was down [default: 5000]
+    #[arg(long, value_name = "JOBS")]
+    catch_up_rate: Option<String>,
+    /// How long attempts under way may take to end after SIGTERM [default: 20s]
+    #[arg(long, value_name = "DURATION")]
+    drain: Option<String>,
+    /// How to log: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// What to log: error, warn, info, debug, trace, or by module [default: info,fjall=warn,lsm_tree=warn]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl ServeArgs {
+    /// What was given.
+    pub(crate) fn layer(&self) -> Layer {
+        let single = [
+            (Key::Data, &self.data),
+            (Key::Listen, &self.listen),
+            (Key::PushConcurrency, &self.push_concurrency),
+            (Key::PushPerHost, &self.push_per_host),
+            (Key::History, &self.history),
+            (Key::CatchUpRate, &self.catch_up_rate),
+            (Key::Drain, &self.drain),
+            (Key::LogFormat, &self.log_format),
+            (Key::LogLevel, &self.log_level),
+        ];
+        let mut layer: Layer =
+            single.into_iter().filter_map(|(key, value)| Some((key, vec![value.clone()?]))).collect();
+        if !self.allow_target.is_empty() {
+            layer.insert(Key::AllowTarget, self.allow_target.clone());
+        }
+        layer
+    }
+}
+
+/// Reads the configuration, starts the log, and serves until told to stop.
+pub(crate) async fn start(args: Box<ServeArgs>) -> Result<(), Failure> {
+    let config = config::load(&args, |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
+    logging::start(&config);
+    run::run(config).await.map_err(Failure::Server)
+}

@@ -1,0 +1,112 @@
+//! A whole server in this process: store, engine, HTTP. `serve` runs one until it is told to stop; `bench` starts
+//! its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tidewheel_server::clock::{Clock, SystemClock};
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
+use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
+use tidewheel_server::metrics::Metrics;
+use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
+use tidewheel_server::random::{Random, SystemRandom};
+use tidewheel_store_embedded::{EmbeddedStore, Options};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How a node is set up.
+pub(crate) struct NodeConfig {
+    /// The folder of the embedded store.
+    pub(crate) data: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub(crate) listen: SocketAddr,
+    /// Acknowledge without waiting for the disk; only to measure what waiting costs.
+    pub(crate) danger_no_sync: bool,
+    /// The engine's knobs.
+    pub(crate) engine: Config,
+    /// Where pushes may go.
+    pub(crate) targets: AddressPolicy,
+    /// Who delivers, instead of HTTP.
+    pub(crate) deliverer: Option<Arc<dyn Deliver>>,
+}
+
+/// A running node.
+pub(crate) struct Node {
+    engine: Engine,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+/// How long open connections may take to end once no more requests are taken.
+const CONNECTIONS_END: Duration = Duration::from_secs(5);
+
+impl Node {
+    /// Opens the store, starts the engine, listens.
+    pub(crate) async fn start(config: NodeConfig) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
+        let address = listener.local_addr().context("cannot tell where the server listens")?;
+        let metrics = Arc::new(Metrics::new());
+        let store = open(&config, &metrics).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let random: Arc<dyn Random> = Arc::new(SystemRandom);
+        let deliverer = match config.deliverer {
+            Some(deliverer) => deliverer,
+            None => {
+                let pusher =
+                    Pusher::new(PushConfig { allow: config.targets.clone(), ..PushConfig::default() })?;
+                Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random)))
+            }
+        };
+        let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer };
+        let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
+        let app = router(HttpParts {
+            engine: engine.clone(),
+            targets: config.targets,
+            limits: HttpLimits::default(),
+        });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(serve(listener, app, ServeLimits::default(), async move {
+            // A dropped node stops as one that was told to.
+            stopped.await.ok();
+        }));
+        Ok(Self { engine, address, stop, serving })
+    }
+
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its engine.
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Stops promoting, lets attempts under way end within `drain`, stops serving, closes the store. Returns how
+    /// many attempts were still under way; the next start takes them up.
+    pub(crate) async fn stop(self, drain: Duration) -> anyhow::Result<usize> {
+        let left = self.engine.drain(drain).await;
+        self.stop.send(()).ok();
+        if tokio::time::timeout(CONNECTIONS_END, self.serving).await.is_err() {
+            tracing::warn!("some connections did not end in time; closing them");
+        }
+        self.engine.store().close().await.context("the store did not close cleanly")?;
+        Ok(left)
+    }
+}
+
+async fn open(config: &NodeConfig, metrics: &Arc<Metrics>) -> anyhow::Result<EmbeddedStore> {
+    let metrics = Arc::clone(metrics);
+    let mut options = Options::new(&config.data);
+    options.danger_no_sync = config.danger_no_sync;
+    options.on_commit = Some(Arc::new(move |report| metrics.synced(report.sync_duration)));
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
+    Ok(opened.context("opening the store was cut short")??)
+}

@@ -1,0 +1,59 @@
+//! `tidewheel serve`: a node, from its start until a signal.
+
+use tidewheel_server::engine::Config;
+use tidewheel_server::push::AddressPolicy;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::node::{Node, NodeConfig};
+use crate::args::Format;
+use crate::config::ServeConfig;
+use crate::out::Out;
+
+/// Serves until told to stop.
+pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
+    let drain = config.drain;
+    let data = config.data.display().to_string();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let out = Out::new(Format::Table);
+    let node = Node::start(node_config(config)).await?;
+    out.note(&format!("tidewheel {} listening on http://{}", env!("CARGO_PKG_VERSION"), node.address()));
+    out.note(&format!("  data in {data}; no keys: everybody on this machine is tenant `default`"));
+    out.note(&format!("  docs at http://{}/docs, metrics at /metrics; stop with Ctrl-C", node.address()));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!(deadline = ?drain, "stopping: no new attempts, waiting for those under way");
+    let stopping = node.stop(drain);
+    tokio::select! {
+        left = stopping => match left? {
+            0 => tracing::info!("stopped"),
+            left => tracing::warn!(left, "stopped with attempts under way; the next start takes them up"),
+        },
+        _ = interrupt.recv() => tracing::warn!("stopped at once; the next start takes up what was under way"),
+    }
+    Ok(())
+}
+
+fn node_config(config: ServeConfig) -> NodeConfig {
+    // Without keys the server is open to this machine only, and so may reach this machine.
+    let targets = config
+        .allow_targets
+        .into_iter()
+        .fold(AddressPolicy::public_only().allow_loopback(), AddressPolicy::allow);
+    NodeConfig {
+        data: config.data,
+        listen: config.listen,
+        danger_no_sync: false,
+        engine: Config {
+            push_max: config.push_concurrency,
+            push_per_host_max: config.push_per_host,
+            history_ms: config.history_ms,
+            catch_up_per_second: config.catch_up_jobs_per_s,
+            ..Config::default()
+        },
+        targets,
+        deliverer: None,
+    }
+}

@@ -1,0 +1,144 @@
+//! Every bound of the system in one place, with its unit at the end of its name. A user who meets one is
+//! told which; an operator who must move one finds it here.
+
+/// One second, in milliseconds.
+pub const SECOND_MS: i64 = 1_000;
+/// One minute, in milliseconds.
+pub const MINUTE_MS: i64 = 60 * SECOND_MS;
+/// One hour, in milliseconds.
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// One day, in milliseconds.
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// Payload of one job, as sent.
+pub const PAYLOAD_BYTES_MAX: usize = 65_536;
+/// How deep a payload may nest, so that no reader of it can be made to overflow its stack.
+pub const PAYLOAD_DEPTH_MAX: usize = 128;
+/// Name of a job type.
+pub const TYPE_BYTES_MAX: usize = 128;
+/// Name of a queue.
+pub const QUEUE_BYTES_MAX: usize = 128;
+/// Name of a tenant.
+pub const TENANT_BYTES_MAX: usize = 64;
+/// An idempotency key, in characters.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+/// How long an idempotency key keeps pointing at its job.
+pub const IDEMPOTENCY_WINDOW_MS: i64 = DAY_MS;
+/// Labels of one job.
+pub const LABELS_COUNT_MAX: usize = 32;
+/// Key of one label.
+pub const LABEL_KEY_BYTES_MAX: usize = 64;
+/// Value of one label.
+pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// URL of a target.
+pub const URL_BYTES_MAX: usize = 2_048;
+/// Headers a caller adds to a push.
+pub const TARGET_HEADERS_COUNT_MAX: usize = 32;
+/// Those headers together.
+pub const TARGET_HEADERS_BYTES_MAX: usize = 8_192;
+/// Name of a worker.
+pub const WORKER_BYTES_MAX: usize = 128;
+
+/// Jobs in one batch submission.
+pub const BATCH_COUNT_MAX: usize = 10_000;
+/// Ids in one bulk cancel or retry.
+pub const BULK_IDS_COUNT_MAX: usize = 10_000;
+/// Items in one page of a list.
+pub const PAGE_COUNT_MAX: usize = 1_000;
+/// Items in one page of a list unless asked otherwise.
+pub const PAGE_COUNT_DEFAULT: usize = 50;
+/// Records one list call looks at before it hands back a cursor, full page or not.
+pub const LIST_SCAN_COUNT_MAX: usize = 20_000;
+
+/// How far ahead a job may be set.
+pub const RUN_AT_AHEAD_MS_MAX: i64 = 3_653 * DAY_MS;
+/// How far back `run_at` may lie; what is older was not meant.
+pub const RUN_AT_PAST_MS_MAX: i64 = DAY_MS;
+/// The last instant a job id can carry (48 bits of milliseconds).
+pub const RUN_AT_MS_MAX: i64 = (1 << 48) - 1;
+
+/// Attempts a policy may ask for.
+pub const ATTEMPTS_COUNT_MAX: u32 = 100;
+/// Attempts a policy asks for unless it says otherwise.
+pub const ATTEMPTS_COUNT_DEFAULT: u32 = 5;
+/// Attempts of one job over its whole life, re-runs included: the fencing token keeps 20 bits for them.
+pub const ATTEMPTS_LIFETIME_COUNT_MAX: u32 = (1 << 20) - 1;
+/// Attempts kept in a job's record; older ones are forgotten first.
+pub const ATTEMPTS_KEPT_COUNT_MAX: usize = 20;
+/// Attempts lost to the server's own death that cost the job nothing; beyond it they count as failures,
+/// so that a job that brings the server down cannot do so for ever.
+pub const ATTEMPTS_LOST_FREE_COUNT_MAX: u32 = 20;
+/// Text kept of an answer or an error.
+pub const EXCERPT_BYTES_MAX: usize = 2_048;
+/// Result a worker may hand back.
+pub const RESULT_BYTES_MAX: usize = 8_192;
+/// Wait before a retry, whatever the policy or the target asks for.
+pub const RETRY_DELAY_MS_MAX: i64 = 7 * DAY_MS;
+
+/// One attempt, unless the job says otherwise.
+pub const TIMEOUT_MS_DEFAULT: i64 = 30 * SECOND_MS;
+/// One attempt, at most.
+pub const TIMEOUT_MS_MAX: i64 = DAY_MS;
+/// Lease of one attempt, unless the worker asks otherwise.
+pub const LEASE_MS_DEFAULT: i64 = 30 * SECOND_MS;
+/// Lease of one attempt, at least.
+pub const LEASE_MS_MIN: i64 = SECOND_MS;
+/// Lease of one attempt, at most.
+pub const LEASE_MS_MAX: i64 = DAY_MS;
+/// What a push lease has over the push timeout, so that a timeout is reported before the lease runs out.
+pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
+
+/// Time between two fires of a schedule, at least, unless the tenant's limits say otherwise.
+pub const SCHEDULE_INTERVAL_MS_MIN_DEFAULT: i64 = MINUTE_MS;
+/// Time between two fires of a schedule, at least, whatever the tenant's limits say.
+pub const SCHEDULE_INTERVAL_MS_MIN: i64 = SECOND_MS;
+/// Interval of a schedule, at most.
+pub const SCHEDULE_INTERVAL_MS_MAX: i64 = 3_653 * DAY_MS;
+/// Name of a schedule or of a calendar.
+pub const SCHEDULE_NAME_BYTES_MAX: usize = 128;
+/// Note on a schedule.
+pub const SCHEDULE_NOTE_BYTES_MAX: usize = 1_024;
+/// A schedule's idempotency key, in characters: with `:trigger:` and an instant it is still a job's.
+pub const SCHEDULE_KEY_CHARS_MAX: usize = IDEMPOTENCY_KEY_CHARS_MAX - 33;
+/// Fire window of a schedule.
+pub const FIRE_WINDOW_MS_MAX: i64 = DAY_MS;
+/// How late an occurrence may start and still count as on time.
+pub const MISFIRE_GRACE_MS_DEFAULT: i64 = MINUTE_MS;
+/// The same, at least: below it, the scheduler's own work would count as a misfire.
+pub const MISFIRE_GRACE_MS_MIN: i64 = SECOND_MS;
+/// The same, at most.
+pub const MISFIRE_GRACE_MS_MAX: i64 = 7 * DAY_MS;
+/// Missed instants that are made up for, unless the schedule says otherwise.
+pub const MISFIRE_CAP_COUNT_DEFAULT: u32 = 10;
+/// Missed instants that are made up for, at most.
+pub const MISFIRE_CAP_COUNT_MAX: u32 = 1_000;
+/// Dates one schedule excludes by itself.
+pub const EXCLUDED_DATES_COUNT_MAX: usize = 366;
+/// Dates of one calendar.
+pub const CALENDAR_DATES_COUNT_MAX: usize = 5_000;
+/// How far an excluded fire is moved to reach a business day.
+pub const ROLL_DAYS_MAX: usize = 31;
+/// Unfinished jobs a schedule remembers, to know of an overlap; older ones are forgotten first.
+pub const SCHEDULE_ACTIVE_COUNT_MAX: usize = 16;
+/// How often an occurrence that waits for the one before it is looked at again, should the news of that
+/// one's end be lost.
+pub const HELD_RECHECK_MS: i64 = MINUTE_MS;
+/// Instants counted in one range of a ledger; what is longer is not counted to its end.
+pub const LEDGER_RANGE_COUNT_MAX: u32 = 1_000;
+/// Fires in one preview.
+pub const PREVIEW_COUNT_MAX: usize = 1_000;
+/// Fires in one preview unless asked otherwise.
+pub const PREVIEW_COUNT_DEFAULT: usize = 5;
+
+/// Shards of a new store.
+pub const SHARDS_COUNT_DEFAULT: u16 = 64;
+/// Width of a time bucket.
+pub const BUCKET_MS: i64 = 10 * MINUTE_MS;
+/// How long finished jobs are kept.
+pub const HISTORY_MS_DEFAULT: i64 = 30 * DAY_MS;
+
+const _: () = assert!(DAY_MS % BUCKET_MS == 0, "a day is a whole number of buckets");
+const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket number fits 32 bits");
+const _: () = assert!(ATTEMPTS_COUNT_MAX < ATTEMPTS_LIFETIME_COUNT_MAX);
+const _: () = assert!(LEASE_MS_MIN < LEASE_MS_DEFAULT && LEASE_MS_DEFAULT < LEASE_MS_MAX);
+const _: () = assert!(PAGE_COUNT_MAX <= LIST_SCAN_COUNT_MAX);

@@ -1,0 +1,154 @@
+//! The job an instant becomes. Its id and its place in the fire window are hashes of the schedule and the
+//! instant: made twice, it is the same job, due at the same time.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use super::definition::Definition;
+use super::exclude::Dates;
+use super::ledger::{Entry, Outcome};
+use super::nominal::{Nominal, Note, nominals};
+use super::{Schedule, ScheduleId};
+use crate::job::{Job, Occurrence, Spec};
+use crate::limits::PREVIEW_COUNT_MAX;
+use crate::time::Timestamp;
+
+/// Where in a window of `window_ms` the occurrence starts. Never changes: previews promise it.
+#[must_use]
+pub fn window_offset_ms(id: ScheduleId, fire_at: Timestamp, window_ms: i64) -> i64 {
+    let Some(window) = u64::try_from(window_ms).ok().filter(|window| *window > 0) else { return 0 };
+    i64::try_from(xxh3_64(&hashed(id, fire_at, Purpose::Occurrence)) % window).unwrap_or(0)
+}
+
+/// Why a job is made of a schedule; part of its id, so that a job made by hand never takes an occurrence's.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Purpose {
+    Occurrence = 0,
+    Trigger = 1,
+    Backfill = 2,
+}
+
+fn hashed(id: ScheduleId, fire_at: Timestamp, purpose: Purpose) -> [u8; 25] {
+    let mut bytes = [0; 25];
+    let parts = id.as_bytes().iter().copied().chain(fire_at.as_ms().to_be_bytes()).chain([purpose as u8]);
+    for (byte, part) in bytes.iter_mut().zip(parts) {
+        *byte = part;
+    }
+    bytes
+}
+
+/// The job of a nominal instant, due at `run_at`. The low bits of its id are a hash of the schedule and the
+/// instant; its key is the schedule's key, or its id, and the instant: `report:2026-05-19T13:00:00.000Z`,
+/// always with milliseconds.
+#[must_use]
+pub fn occurrence_job(
+    schedule: &Schedule,
+    fire_at: Timestamp,
+    run_at: Timestamp,
+    catch_up: bool,
+    now: Timestamp,
+) -> Job {
+    let key = format!("{}:{fire_at}", key_of(schedule));
+    let made = Made { purpose: Purpose::Occurrence, fire_at, catch_up, key };
+    job(schedule, made, run_at, now)
+}
+
+/// A job outside the chain, for someone who wants it now. Asked for twice in a millisecond it is one job.
+pub(super) fn triggered_job(schedule: &Schedule, now: Timestamp) -> Job {
+    let key = format!("{}:trigger:{now}", key_of(schedule));
+    let made = Made { purpose: Purpose::Trigger, fire_at: now, catch_up: false, key };
+    job(schedule, made, now, now)
+}
+
+/// The nominal instants from `from` to `to`, both included, for a backfill. Those of the rule as it is now:
+/// whatever became of them before, and even before the schedule was created.
+pub fn backfill<'a>(
+    schedule: &'a Schedule,
+    calendar: Option<&'a Dates>,
+    from: Timestamp,
+    to: Timestamp,
+) -> impl Iterator<Item = Nominal> + 'a {
+    nominals(&schedule.definition.rule, calendar, from.plus_ms(-1), to)
+}
+
+/// The job that makes up for the instant `fire_at`, due at `run_at`. It has the key its occurrence had or
+/// would have had, so within the key's window an instant that fired is not fired again.
+#[must_use]
+pub fn backfill_job(
+    schedule: &Schedule,
+    fire_at: Timestamp,
+    run_at: Timestamp,
+    now: Timestamp,
+) -> (Job, Entry) {
+    let key = format!("{}:{fire_at}", key_of(schedule));
+    let made = Made { purpose: Purpose::Backfill, fire_at, catch_up: true, key };
+    let job = job(schedule, made, run_at, now);
+    let entry = Entry::single(fire_at, Outcome::Backfilled { job_id: job.id }, now);
+    (job, entry)
+}
+
+struct Made {
+    purpose: Purpose,
+    fire_at: Timestamp,
+    catch_up: bool,
+    key: String,
+}
+
+fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Job {
+    let template = &schedule.definition.template;
+    let spec = Spec {
+        kind: Arc::clone(&template.kind),
+        payload: template.payload.clone(),
+        destination: template.destination.clone(),
+        priority: template.priority,
+        retry: template.retry,
+        timeout_ms: template.timeout_ms,
+        expires_at: None,
+        idempotency_key: Some(made.key.into()),
+        labels: template.labels.clone(),
+        occurrence: Some(Occurrence {
+            schedule_id: schedule.id.to_string().into(),
+            fire_at: made.fire_at,
+            catch_up: made.catch_up,
+        }),
+        created_at: now,
+    };
+    let tail = xxh3_128(&hashed(schedule.id, made.fire_at, made.purpose));
+    Job::new(schedule.tenant.clone(), spec, run_at, tail)
+}
+
+fn key_of(schedule: &Schedule) -> String {
+    schedule.definition.idempotency_key.as_deref().map_or_else(|| schedule.id.to_string(), str::to_owned)
+}
+
+/// A fire to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preview {
+    /// Its nominal time.
+    pub fire_at: Timestamp,
+    /// When it starts.
+    pub run_at: Timestamp,
+    /// Why it is not where the beat alone would have it, if it is not.
+    pub note: Option<Note>,
+}
+
+/// The first fires after `from`, at most `count` of them. Without an id, which decides the place in the
+/// window, `run_at` is the window's beginning.
+#[must_use]
+pub fn preview(
+    definition: &Definition,
+    id: Option<ScheduleId>,
+    calendar: Option<&Dates>,
+    from: Timestamp,
+    count: usize,
+) -> Vec<Preview> {
+    nominals(&definition.rule, calendar, from, Timestamp::MAX)
+        .take(count.min(PREVIEW_COUNT_MAX))
+        .map(|Nominal { fire_at, note }| {
+            let offset_ms = id.map_or(0, |id| window_offset_ms(id, fire_at, definition.window_ms));
+            Preview { fire_at, run_at: fire_at.plus_ms(offset_ms), note }
+        })
+        .collect()
+}

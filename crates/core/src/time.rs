@@ -1,0 +1,259 @@
+//! Instants and durations: milliseconds inside, RFC 3339 and `1h30m` outside.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
+
+/// An instant: milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Before every instant a job can have.
+    pub const MIN: Self = Self(0);
+    /// After every instant a job can have.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// The instant `ms` milliseconds after the epoch.
+    #[must_use]
+    pub const fn from_ms(ms: i64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub const fn as_ms(self) -> i64 {
+        self.0
+    }
+
+    /// This instant moved by `ms`, stopping at the ends of the range.
+    #[must_use]
+    pub const fn plus_ms(self, ms: i64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// Milliseconds from `earlier` to this instant; negative when it is the later one.
+    #[must_use]
+    pub const fn since_ms(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(instant) => write!(f, "{instant:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+/// Why a text is not an instant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not an RFC 3339 instant with an offset: write it like 2026-12-01T09:00:00Z")]
+pub struct InvalidTimestamp {
+    given: String,
+}
+
+impl FromStr for Timestamp {
+    type Err = InvalidTimestamp;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // A second of 60 is refused rather than clamped: no clock here ever shows one.
+        let leap = text.get(17..19) == Some("60");
+        text.parse::<jiff::Timestamp>()
+            .ok()
+            .filter(|_| !leap)
+            .map(|instant| Self(instant.as_millisecond()))
+            .ok_or_else(|| InvalidTimestamp { given: text.chars().take(64).collect() })
+    }
+}
+
+/// Why a text is not a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not a duration: write it like \"90s\", \"5m\", \"1h30m\" or \"PT90S\"")]
+pub struct InvalidDuration {
+    given: String,
+}
+
+/// Reads `90s`, `5m`, `1h30m`, `250ms`, `1d`, ISO 8601 (`PT90S`) or a plain number of seconds, as milliseconds.
+///
+/// # Errors
+/// When the text is none of these, is negative, or does not fit.
+pub fn parse_duration(text: &str) -> Result<i64, InvalidDuration> {
+    let invalid = || InvalidDuration { given: text.chars().take(64).collect() };
+    let trimmed = text.trim();
+    let iso = trimmed.strip_prefix(['P', 'p']);
+    let body = iso.unwrap_or(trimmed);
+    if body.is_empty() || !body.is_ascii() {
+        return Err(invalid());
+    }
+    if iso.is_none()
+        && let Some(ms) = decimal_ms(body, SECOND_MS)
+    {
+        return Ok(ms);
+    }
+    let mut total: i64 = 0;
+    let mut rest = body;
+    let mut in_time = iso.is_none();
+    let mut last_unit = i64::MAX;
+    while !rest.is_empty() {
+        if iso.is_some()
+            && !in_time
+            && let Some(after) = rest.strip_prefix(['T', 't'])
+        {
+            in_time = true;
+            rest = after;
+            if rest.is_empty() {
+                return Err(invalid());
+            }
+            continue;
+        }
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(invalid)?;
+        let (number, after) = rest.split_at(digits);
+        let letters = after.find(|c: char| c.is_ascii_digit() || c == 'T').unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let unit_ms = unit_ms(unit, iso.is_some(), in_time).ok_or_else(invalid)?;
+        // Units come once each, largest first: "5m1h" is more likely a slip than a wish.
+        if unit_ms >= last_unit {
+            return Err(invalid());
+        }
+        last_unit = unit_ms;
+        let part = decimal_ms(number, unit_ms).ok_or_else(invalid)?;
+        total = total.checked_add(part).ok_or_else(invalid)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+fn unit_ms(unit: &str, iso: bool, in_time: bool) -> Option<i64> {
+    if iso {
+        return match (unit.to_ascii_uppercase().as_str(), in_time) {
+            ("W", false) => Some(7 * DAY_MS),
+            ("D", false) => Some(DAY_MS),
+            ("H", true) => Some(HOUR_MS),
+            ("M", true) => Some(MINUTE_MS),
+            ("S", true) => Some(SECOND_MS),
+            _ => None,
+        };
+    }
+    match unit {
+        "w" => Some(7 * DAY_MS),
+        "d" => Some(DAY_MS),
+        "h" => Some(HOUR_MS),
+        "m" | "min" => Some(MINUTE_MS),
+        "s" => Some(SECOND_MS),
+        "ms" => Some(1),
+        _ => None,
+    }
+}
+
+/// `number` × `unit_ms`, reading at most three decimals and never through floating point.
+fn decimal_ms(number: &str, unit_ms: i64) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || (number.contains('.') && fraction.is_empty()) || fraction.len() > 9 {
+        return None;
+    }
+    if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let mut ms = whole.parse::<i64>().ok()?.checked_mul(unit_ms)?;
+    if !fraction.is_empty() {
+        let scale = 10_i64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let part = fraction.parse::<i64>().ok()?.checked_mul(unit_ms)?;
+        ms = ms.checked_add(part.checked_div(scale)?)?;
+    }
+    Some(ms)
+}
+
+/// Writes a duration the way [`parse_duration`] reads it first: `1h30m`, `90s` as `1m30s`, `250ms`.
+#[must_use]
+pub fn format_duration(ms: i64) -> String {
+    if ms <= 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    let mut rest = ms;
+    for (unit_ms, unit) in [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m"), (SECOND_MS, "s"), (1, "ms")] {
+        let count = rest / unit_ms;
+        rest %= unit_ms;
+        if count > 0 {
+            text.push_str(&count.to_string());
+            text.push_str(unit);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_every_form_of_a_duration() {
+        for (text, ms) in [
+            ("90s", 90_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("PT90S", 90_000),
+            ("PT1H30M", 5_400_000),
+            ("P1DT2H", 93_600_000),
+            ("P1W", 604_800_000),
+            ("90", 90_000),
+            ("0.5", 500),
+            ("1.5h", 5_400_000),
+            ("250ms", 250),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(ms), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_duration() {
+        for text in [
+            "",
+            " ",
+            "-5s",
+            "5 m",
+            "5x",
+            "h",
+            "PT",
+            "P",
+            "P1M",
+            "1h1h",
+            "5m1h",
+            "1.",
+            ".5s",
+            "1e3",
+            "99999999999999d",
+            "٥s",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn instants_have_milliseconds_and_refuse_leap_seconds_and_local_times() {
+        let instant: Timestamp = "2026-12-01T10:00:00.5+01:00".parse().unwrap();
+        assert_eq!(instant.to_string(), "2026-12-01T09:00:00.500Z");
+        for text in ["2026-12-01T10:00:00", "2016-12-31T23:59:60Z", "tomorrow", "", "2026-13-01T00:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn durations_survive_the_round_trip(ms in 1_i64..10_000 * DAY_MS) {
+            prop_assert_eq!(parse_duration(&format_duration(ms)), Ok(ms));
+        }
+
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "\\PC{0,40}") {
+            drop(parse_duration(&text));
+            drop(text.parse::<Timestamp>());
+        }
+    }
+}

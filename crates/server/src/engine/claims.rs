@@ -1,0 +1,99 @@
+//! Writes claims: the durable, fenced mark that an attempt is starting. Nothing is delivered before it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewheel_core::job::{Command, Job, Rejection, State, Token};
+use tidewheel_store::{Error, Order, Refusal};
+
+use super::Shared;
+use super::ready::Taker;
+use super::scheduler::{Message, push_lease_ms};
+
+/// Jobs to be claimed together, for the pusher or for one taker.
+pub(super) struct Claim {
+    pub(super) picks: Vec<Arc<Job>>,
+    pub(super) taker: Option<Taker>,
+}
+
+/// What became of one claim.
+pub(super) enum Granted {
+    /// The attempt may start.
+    Running(Job),
+    /// The job ended instead: its time was over.
+    Ended(Job),
+    /// Not granted.
+    Refused(Refusal),
+}
+
+/// The name push deliveries run under.
+const PUSH_WORKER: &str = "push";
+/// Wait before a claim whose outcome is unknown is looked into.
+const RETRY_WAIT_MS: u64 = 100;
+
+pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
+    let worker: Arc<str> =
+        claim.taker.as_ref().map_or_else(|| Arc::from(PUSH_WORKER), |t| Arc::clone(&t.worker));
+    let orders: Vec<Order> = claim
+        .picks
+        .iter()
+        .map(|job| Order {
+            tenant: job.tenant.clone(),
+            id: job.id,
+            command: Command::Claim {
+                epoch,
+                worker: Arc::clone(&worker),
+                lease_ms: claim.taker.as_ref().map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
+                detached: claim.taker.is_some(),
+            },
+        })
+        .collect();
+    let mut repeated = false;
+    let granted = loop {
+        match shared.store.apply(shared.clock.now(), Some(epoch), orders.clone()).await {
+            Ok(results) => match settle(&shared, epoch, &claim, results, repeated).await {
+                // The same again: what is claimed by now will be found to be ours.
+                Err(error) if error.is_retryable() => {
+                    repeated = true;
+                    shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
+                }
+                granted => break granted,
+            },
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, "claims could not be written; trying again");
+                repeated = true;
+                shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    shared.tell(Message::Claimed { claim, granted });
+}
+
+async fn settle(
+    shared: &Shared,
+    epoch: u64,
+    claim: &Claim,
+    results: Vec<Result<tidewheel_store::Applied, Refusal>>,
+    repeated: bool,
+) -> Result<Vec<Granted>, Error> {
+    let mut granted = Vec::with_capacity(results.len());
+    for (job, result) in claim.picks.iter().zip(results) {
+        granted.push(match result {
+            Ok(applied) if applied.job.status.state == State::Running => Granted::Running(applied.job),
+            Ok(applied) => Granted::Ended(applied.job),
+            // An earlier try may have taken effect although its answer was lost.
+            Err(Refusal::Rejected(Rejection::Running)) if repeated => {
+                let found = shared.store.get(&job.tenant, vec![job.id]).await?.pop().flatten();
+                let ours = Token::new(epoch, job.status.attempt + 1);
+                match found.filter(|found| found.status.state == State::Running && found.status.token == ours)
+                {
+                    Some(found) => Granted::Running(found),
+                    None => Granted::Refused(Refusal::Rejected(Rejection::Running)),
+                }
+            }
+            Err(refusal) => Granted::Refused(refusal),
+        });
+    }
+    Ok(granted)
+}

@@ -1,0 +1,69 @@
+//! The knobs of the engine, each with its default as a named constant.
+
+use tidewheel_core::limits::{HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS};
+
+/// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// How far ahead jobs are taken from the store into the wheel.
+    pub lookahead_ms: i64,
+    /// Jobs held in memory before their delivery, all tenants together.
+    pub held_count_max: usize,
+    /// Bytes of those jobs.
+    pub held_bytes_max: usize,
+    /// Jobs one tenant may have ready in one lane and priority.
+    pub lot_count_max: usize,
+    /// Jobs a lane takes of a tenant even when memory is full, so that a flood of others cannot shut it out.
+    pub lot_count_min: usize,
+    /// Jobs read for one tenant in one turn.
+    pub quantum: usize,
+    /// Reads of the store under way at once.
+    pub reads_max: usize,
+    /// Jobs claimed in one write.
+    pub claim_batch_max: usize,
+    /// Claim writes under way at once.
+    pub claims_max: usize,
+    /// Pushes under way at once.
+    pub push_max: usize,
+    /// Pushes under way at once to one host.
+    pub push_per_host_max: usize,
+    /// Wait after which a job counts as one priority higher.
+    pub aging_ms: i64,
+    /// Pace at which jobs are started that fell due while the server was down, per second.
+    pub catch_up_per_second: u32,
+    /// Lateness up to which a job does not count as missed.
+    pub catch_up_grace_ms: i64,
+    /// How often cursors are noted in the store.
+    pub checkpoint_ms: i64,
+    /// How often everything due is read again, in case a hint or a cursor was lost.
+    pub sweep_ms: i64,
+    /// How often old history is dropped.
+    pub upkeep_ms: i64,
+    /// How long finished jobs are kept.
+    pub history_ms: i64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lookahead_ms: 2 * SECOND_MS,
+            held_count_max: 65_536,
+            held_bytes_max: 128 << 20,
+            lot_count_max: 8_192,
+            lot_count_min: 16,
+            quantum: 1_024,
+            reads_max: 2,
+            claim_batch_max: 512,
+            claims_max: 4,
+            push_max: 1_024,
+            push_per_host_max: 256,
+            aging_ms: 30 * SECOND_MS,
+            catch_up_per_second: 5_000,
+            catch_up_grace_ms: MINUTE_MS,
+            checkpoint_ms: 5 * SECOND_MS,
+            sweep_ms: 10 * MINUTE_MS,
+            upkeep_ms: 10 * MINUTE_MS,
+            history_ms: HISTORY_MS_DEFAULT,
+        }
+    }
+}

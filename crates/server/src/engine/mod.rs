@@ -1,0 +1,347 @@
+//! The stages a job passes through after it is stored, in a straight line:
+//!
+//! ```text
+//!  store ─► scan ─► wheel ─► lanes ─► claim ─► deliver ─► outcomes ─► store
+//!           (which  └──── ready ────┘ (durable, (push, or  (batched;
+//!            part to  (bounded)       fenced)    a taker)   a retry is a new timer)
+//!            read)
+//! ```
+//!
+//! One task, the [`scheduler`], owns everything in memory and takes no lock; reads, claims and outcomes are
+//! batches that run beside it and report back. [`Engine`] is the handle the rest of the server holds.
+
+mod catch_up;
+mod claims;
+mod config;
+mod deliver;
+mod leases;
+mod listing;
+mod outcomes;
+mod ready;
+mod recheck;
+mod scan;
+mod scheduler;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Job, State};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Applied, Error, OnConflict, Order, Refusal, Store, Submission, Submitted};
+use tokio::sync::{mpsc, oneshot};
+
+pub use config::Config;
+pub use deliver::{Deliver, Report, Reports};
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::random::Random;
+use scheduler::{Message, Scheduler};
+
+/// What the engine is made of.
+#[expect(missing_debug_implementations, reason = "made of trait objects")]
+pub struct Parts {
+    /// Where jobs are kept.
+    pub store: Arc<dyn Store>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Ids and jitter.
+    pub random: Arc<dyn Random>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Who delivers pushed jobs.
+    pub deliverer: Arc<dyn Deliver>,
+}
+
+/// What the engine's tasks share.
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    metrics: Arc<Metrics>,
+    messages: mpsc::UnboundedSender<Message>,
+    /// Jobs on their way to the scheduler as hints.
+    hinted: AtomicUsize,
+    /// Everything due up to here has been asked of the store; what is stored later must be announced.
+    horizon_ms: AtomicI64,
+    /// Buckets up to here have been opened; what is stored beyond needs no announcement.
+    opened_ms: AtomicI64,
+    /// A hint was dropped for want of room: read everything due again.
+    hint_lost: AtomicBool,
+    draining: AtomicBool,
+}
+
+impl Shared {
+    fn tell(&self, message: Message) {
+        // Fails only once the scheduler has stopped, and then nobody needs to know.
+        drop(self.messages.send(message));
+    }
+}
+
+/// Jobs that may be on their way to the scheduler at once; the rest it reads from the store.
+const HINTS_COUNT_MAX: usize = 50_000;
+
+/// A worker's wish for jobs of a queue.
+#[derive(Debug, Clone)]
+pub struct Take {
+    /// Whose jobs.
+    pub tenant: Tenant,
+    /// Of which queue.
+    pub queue: Arc<str>,
+    /// For whom.
+    pub worker: Arc<str>,
+    /// How many at most.
+    pub count_max: usize,
+    /// How long to wait for the first.
+    pub wait_ms: i64,
+    /// How long the worker has until it must be heard of again.
+    pub lease_ms: i64,
+}
+
+/// Where a waiting job is inside the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In the store: not near yet, or in a backlog that is kept there.
+    Store {
+        /// Its lane is full, so its backlog stays in the store.
+        backlog: bool,
+    },
+    /// In the wheel: starts at its time.
+    Wheel,
+    /// In a lane: due.
+    Lane {
+        /// Jobs ready in that lane.
+        depth: usize,
+        /// Why the lane does not move, if it does not.
+        reason: Option<&'static str>,
+    },
+    /// Its claim is being written.
+    Claiming,
+    /// An attempt is under way.
+    Delivering,
+}
+
+/// The handle of a running engine. Cheap to clone.
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "made of trait objects")]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl Engine {
+    /// Starts the engine's tasks on the current runtime.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub async fn start(parts: Parts, config: Config) -> Result<Self, Error> {
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let (reports, reported) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            store: parts.store,
+            clock: parts.clock,
+            random: parts.random,
+            metrics: parts.metrics,
+            messages,
+            hinted: AtomicUsize::new(0),
+            horizon_ms: AtomicI64::new(i64::MIN),
+            opened_ms: AtomicI64::new(i64::MIN),
+            hint_lost: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+        });
+        let scheduler =
+            Scheduler::open(Arc::clone(&shared), config, parts.deliverer, Reports(reports)).await?;
+        tokio::spawn(outcomes::run(Arc::clone(&shared), reported));
+        tokio::spawn(scheduler.run(inbox));
+        Ok(Self { shared })
+    }
+
+    /// Where jobs are kept.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    /// Ids and jitter.
+    #[must_use]
+    pub fn random(&self) -> &Arc<dyn Random> {
+        &self.shared.random
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
+    /// Stores jobs, then tells the scheduler about those that are near.
+    ///
+    /// # Errors
+    /// When the store fails; then none is known to be stored.
+    pub async fn submit(
+        &self,
+        jobs: Vec<Submission>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Error> {
+        let shared = &self.shared;
+        // Jobs far ahead need no copy here: their bucket will be opened in time.
+        let opened =
+            shared.opened_ms.load(Ordering::SeqCst).saturating_add(tidewheel_core::limits::BUCKET_MS);
+        let near: Vec<(usize, Job)> = jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, submission)| submission.job.status.due_at.as_ms() < opened)
+            .map(|(index, submission)| (index, submission.job.clone()))
+            .collect();
+        let count = jobs.len();
+        let answers = shared.store.submit(shared.clock.now(), jobs, on_conflict).await;
+        let answers = answers.inspect_err(|error| self.may_have_missed(error))?;
+        if shared.opened_ms.load(Ordering::SeqCst) > opened {
+            // More was opened meanwhile than is covered by the copies made: the wall clock was set ahead.
+            shared.hint_lost.store(true, Ordering::SeqCst);
+        }
+        let stored = |index: usize| answers.get(index) == Some(&Submitted::New);
+        let kept_none = on_conflict == OnConflict::KeepNone
+            && answers.iter().any(|a| matches!(a, Submitted::Conflict(_)));
+        if !kept_none {
+            let new = answers.iter().filter(|answer| **answer == Submitted::New).count();
+            shared.metrics.submitted(new, count - new);
+            self.hint(near.into_iter().filter(|(index, _)| stored(*index)).map(|(_, job)| job).collect());
+        }
+        Ok(answers)
+    }
+
+    /// A write that failed may have taken effect all the same, and then nobody announces what it stored.
+    fn may_have_missed(&self, error: &Error) {
+        if error.is_retryable() {
+            self.shared.hint_lost.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn hint(&self, mut jobs: Vec<Job>) {
+        let shared = &self.shared;
+        let opened = shared.opened_ms.load(Ordering::SeqCst);
+        jobs.retain(|job| job.status.due_at.as_ms() < opened);
+        if jobs.is_empty() {
+            return;
+        }
+        let queued = shared.hinted.fetch_add(jobs.len(), Ordering::SeqCst);
+        if queued > HINTS_COUNT_MAX {
+            shared.hinted.fetch_sub(jobs.len(), Ordering::SeqCst);
+            shared.hint_lost.store(true, Ordering::SeqCst);
+            return;
+        }
+        shared.tell(Message::Waiting(jobs));
+    }
+
+    /// Applies users' and workers' commands, then tells the scheduler.
+    ///
+    /// # Errors
+    /// When the store fails; repeating the same orders is safe.
+    pub async fn command(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
+        let shared = &self.shared;
+        let ends = orders.iter().any(|order| matches!(order.command, Command::Cancel));
+        let reports: Vec<bool> = orders.iter().map(|order| is_report(&order.command)).collect();
+        let results = shared.store.apply(shared.clock.now(), None, orders).await;
+        let results = results.inspect_err(|error| self.may_have_missed(error))?;
+        let mut changed = Vec::new();
+        for (result, is_report) in results.iter().zip(reports) {
+            if let Ok(applied) = result {
+                if is_report && applied.changed {
+                    shared.metrics.attempt_ended(&applied.job);
+                }
+                // Also what was so already: the answer that told of the change may have been lost.
+                changed.push(applied.job.clone());
+            }
+        }
+        if !changed.is_empty() {
+            let (done, seen) = oneshot::channel();
+            shared.tell(Message::Changed { jobs: changed, done });
+            // An acknowledged cancel means no later start, so the scheduler must have heard of it.
+            if ends {
+                drop(seen.await);
+            }
+        }
+        Ok(results)
+    }
+
+    /// Waits for jobs of a queue, claims them and returns them running; empty when the wait is over.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn take(&self, take: Take) -> Result<Vec<Job>, Error> {
+        let (reply, mut answer) = oneshot::channel();
+        let wait = Duration::from_millis(u64::try_from(take.wait_ms).unwrap_or(0));
+        self.shared.tell(Message::Take { take, reply });
+        let sleep = self.shared.clock.sleep(wait);
+        tokio::select! {
+            biased;
+            jobs = &mut answer => return Ok(jobs.unwrap_or_default()),
+            () = sleep => {}
+        }
+        // The scheduler may be claiming for us this moment: what it sends from here on it takes back itself,
+        // because closing makes its send fail. What it sent before is ours.
+        answer.close();
+        Ok(answer.try_recv().unwrap_or_default())
+    }
+
+    /// Where a waiting job is.
+    pub async fn whereabouts(&self, job: &Job) -> Whereabouts {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Whereabouts { job: Box::new(job.clone()), reply });
+        answer.await.unwrap_or(Whereabouts::Store { backlog: false })
+    }
+
+    /// Whether the server is stopping.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.load(Ordering::SeqCst)
+    }
+
+    /// Stops promoting and claiming, waits for deliveries under way, at most that long, and notes the cursors.
+    /// Returns how many deliveries were left.
+    pub async fn drain(&self, deadline: Duration) -> usize {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        let (reply, mut answer) = oneshot::channel();
+        self.shared.tell(Message::Drain { reply });
+        tokio::select! {
+            biased;
+            left = &mut answer => return left.unwrap_or(0),
+            () = self.shared.clock.sleep(deadline) => {}
+        }
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Stop { reply });
+        answer.await.unwrap_or(0)
+    }
+}
+
+/// Whether a command says how an attempt ended.
+const fn is_report(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Succeed { .. } | Command::Fail { .. } | Command::Snooze { .. } | Command::Abandon { .. }
+    )
+}
+
+/// Whether a job waits for its time.
+const fn is_waiting(job: &Job) -> bool {
+    matches!(job.status.state, State::Scheduled | State::Retrying)
+}
+
+/// The instant a job's lateness is counted from: its time, or its arrival if that was later.
+fn expected_start(job: &Job) -> Timestamp {
+    job.status.due_at.max(job.spec.created_at)
+}
+
+/// Names a job in a log line.
+fn named(id: &JobId) -> tracing::field::DisplayValue<&JobId> {
+    tracing::field::display(id)
+}

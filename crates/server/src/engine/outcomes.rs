@@ -1,0 +1,107 @@
+//! Writes what runners report to the store, many reports per write, and tells the scheduler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Applied, Order, Refusal};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Shared;
+use super::deliver::Report;
+use super::scheduler::Message;
+
+/// Reports in one write.
+const BATCH_COUNT_MAX: usize = 1_024;
+/// Writes under way at once: one being synced, one being gathered behind it, and a little slack.
+const WRITES_MAX: usize = 4;
+/// Wait before a failed write is tried again.
+const RETRY_WAIT_MS: u64 = 100;
+
+/// Runs until every sender is gone.
+pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceiver<Report>) {
+    let writes = Arc::new(Semaphore::new(WRITES_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&writes).acquire_owned().await else { return };
+        let mut batch = Vec::with_capacity(64);
+        if reports.recv_many(&mut batch, BATCH_COUNT_MAX).await == 0 {
+            return;
+        }
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let orders = batch
+                .into_iter()
+                .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
+                .collect();
+            write(&shared, orders, Timestamp::MIN).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Writes orders, trying again while the store may recover, and tells the scheduler what came of them. The
+/// time they are judged by is at least `not_before`.
+pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Timestamp) {
+    loop {
+        let now = shared.clock.now().max(not_before);
+        match shared.store.apply(now, None, orders.clone()).await {
+            Ok(results) => {
+                let mut jobs = Vec::with_capacity(results.len());
+                let mut refused = Vec::new();
+                for (order, result) in orders.iter().zip(results) {
+                    match result {
+                        Ok(applied) => jobs.push(ended(shared, applied)),
+                        Err(refusal) => {
+                            log_refusal(order, refusal);
+                            refused.push((order.tenant.clone(), order.id, token_of(&order.command)));
+                        }
+                    }
+                }
+                shared.tell(Message::Reported { jobs, refused });
+                return;
+            }
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, count = orders.len(), "outcomes could not be written; trying again");
+                shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
+            }
+            Err(error) => {
+                // The store keeps these attempts as running; the next start takes them up again.
+                tracing::error!(%error, count = orders.len(), "outcomes could not be written");
+                return;
+            }
+        }
+    }
+}
+
+fn ended(shared: &Shared, applied: Applied) -> Job {
+    if applied.changed {
+        shared.metrics.attempt_ended(&applied.job);
+    }
+    applied.job
+}
+
+fn log_refusal(order: &Order, refusal: Refusal) {
+    tracing::debug!(job = %order.id, %refusal, "a report was refused");
+}
+
+const fn token_of(command: &Command) -> Option<Token> {
+    match command {
+        Command::Heartbeat { token, .. }
+        | Command::Detach { token, .. }
+        | Command::Succeed { token, .. }
+        | Command::Fail { token, .. }
+        | Command::Snooze { token, .. }
+        | Command::Release { token }
+        | Command::Abandon { token, .. }
+        | Command::LeaseOver { token, .. }
+        | Command::Lost { token } => Some(*token),
+        Command::Claim { .. }
+        | Command::Cancel
+        | Command::RunNow
+        | Command::Amend { .. }
+        | Command::Rerun { .. }
+        | Command::Replay { .. }
+        | Command::Discard => None,
+    }
+}

@@ -1,0 +1,385 @@
+//! What is in memory between the store and its delivery: the wheel (near, not yet due), the lanes (due), and
+//! the jobs being claimed or delivered. Bounded: what finds no room stays in the store, and the lot it belongs
+//! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
+
+mod pick;
+mod refill;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Destination, Job, Target};
+use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
+use tidewheel_core::time::Timestamp;
+use tidewheel_core::wheel::Wheel;
+
+use self::pick::LaneSlot;
+pub(super) use self::pick::{Picked, TakeReply, Taker};
+use self::refill::Overflow;
+pub(super) use self::refill::{Lot, Refill};
+use super::config::Config;
+
+/// Where a job in memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Wheel,
+    Lane(usize),
+    /// Its claim is being written. `called_off` when it ended meanwhile.
+    Claiming {
+        lane: usize,
+        called_off: bool,
+    },
+    Delivering(usize),
+}
+
+#[derive(Debug)]
+struct Held {
+    due_at: Timestamp,
+    bytes: usize,
+    stage: Stage,
+}
+
+/// What became of a job offered to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// It is in the wheel or a lane, or was there already.
+    Held,
+    /// It is not near yet.
+    Later,
+    /// It stays in the store; its lot will read it when there is room.
+    Overflowed,
+    /// There is no room now, but there will be shortly.
+    NoRoom,
+}
+
+/// Everything in memory.
+#[derive(Debug)]
+pub(super) struct Ready {
+    config: Config,
+    wheel: Wheel<Arc<Job>>,
+    held: FxHashMap<JobId, Held>,
+    waiting_count: usize,
+    waiting_bytes: usize,
+    queues: FxHashMap<Arc<str>, usize>,
+    hosts: FxHashMap<Arc<str>, usize>,
+    lanes: Vec<Option<LaneSlot>>,
+    free: Vec<usize>,
+    /// Lanes that can move, by kind: a push limit that is reached must not hold up the queues.
+    active_queues: VecDeque<usize>,
+    active_hosts: VecDeque<usize>,
+    queues_first: bool,
+    refills: VecDeque<Lot>,
+    /// Refills that could not be read, to be tried again with the next window.
+    failed_refills: Vec<Lot>,
+    push_in_flight: usize,
+    window_ends: Timestamp,
+    fired: Vec<Arc<Job>>,
+}
+
+/// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
+const FAST_PICKS: usize = 256;
+/// What "lately" is.
+const WINDOW_MS: i64 = 100;
+/// `scheme://host:port` of a target: what limits and lanes go by.
+pub(super) fn host_of(target: &Target) -> &str {
+    let url: &str = &target.url;
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let rest = url.get(start..).unwrap_or_default();
+    let len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    url.get(..start + len).unwrap_or(url)
+}
+
+impl Ready {
+    pub(super) fn new(config: Config, now: Timestamp) -> Self {
+        Self {
+            config,
+            wheel: Wheel::new(now.as_ms()),
+            held: FxHashMap::default(),
+            waiting_count: 0,
+            waiting_bytes: 0,
+            queues: FxHashMap::default(),
+            hosts: FxHashMap::default(),
+            lanes: Vec::new(),
+            free: Vec::new(),
+            active_queues: VecDeque::new(),
+            active_hosts: VecDeque::new(),
+            queues_first: false,
+            refills: VecDeque::new(),
+            failed_refills: Vec::new(),
+            push_in_flight: 0,
+            window_ends: now,
+            fired: Vec::new(),
+        }
+    }
+
+    /// Offers a waiting job. `may_wait` is whether the caller can come back with it shortly.
+    pub(super) fn offer(&mut self, job: Job, now: Timestamp, horizon: Timestamp, may_wait: bool) -> Offer {
+        let at = job.status.due_at;
+        match self.held.get(&job.id).map(|held| (held.stage, held.due_at)) {
+            // A stale read: the store has the last word when the claim is written.
+            Some((Stage::Claiming { .. } | Stage::Delivering(_), _)) => return Offer::Held,
+            Some((Stage::Wheel | Stage::Lane(_), due_at)) if due_at == at => return Offer::Held,
+            Some(_) => self.forget_waiting(&job),
+            None => {}
+        }
+        if at > horizon {
+            return Offer::Later;
+        }
+        if at <= now {
+            return self.enter_lane(Arc::new(job), now, may_wait, false);
+        }
+        if self.is_full() {
+            return Offer::NoRoom;
+        }
+        let bytes = job.size_bytes();
+        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
+        self.wheel.insert(at.as_ms(), Arc::new(job));
+        Offer::Held
+    }
+
+    /// Moves what has fallen due from the wheel into the lanes.
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        let mut fired = std::mem::take(&mut self.fired);
+        self.wheel.advance(now.as_ms(), &mut fired);
+        for job in fired.drain(..) {
+            // Jobs that were moved or ended since are still in the wheel, but no longer held there.
+            let current = self
+                .held
+                .get(&job.id)
+                .is_some_and(|held| held.stage == Stage::Wheel && held.due_at == job.status.due_at);
+            if current {
+                self.unhold(&job.id);
+                self.enter_lane(job, now, false, false);
+            }
+        }
+        self.fired = fired;
+        // The second half is for a wall clock that was set back.
+        if now >= self.window_ends || now.plus_ms(WINDOW_MS) < self.window_ends {
+            self.window_ends = now.plus_ms(WINDOW_MS);
+            for slot in self.lanes.iter_mut().flatten() {
+                slot.picked_before = std::mem::take(&mut slot.picked_now);
+            }
+            for lot in std::mem::take(&mut self.failed_refills) {
+                self.queue_refill(lot.lane, (lot.tenant, lot.priority));
+            }
+        }
+    }
+
+    /// When the wheel should be turned next.
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        self.wheel.next_expiry().map(Timestamp::from_ms)
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting_count >= self.config.held_count_max || self.waiting_bytes >= self.config.held_bytes_max
+    }
+
+    fn hold(&mut self, id: JobId, held: Held) {
+        self.waiting_count += 1;
+        self.waiting_bytes += held.bytes;
+        self.held.insert(id, held);
+    }
+
+    fn unhold(&mut self, id: &JobId) {
+        if let Some(held) = self.held.remove(id) {
+            self.waiting_count = self.waiting_count.saturating_sub(1);
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
+        }
+    }
+
+    fn known_lane(&self, destination: &Destination) -> Option<usize> {
+        match destination {
+            Destination::Queue(name) => self.queues.get(name),
+            Destination::Target(target) => self.hosts.get(host_of(target)),
+        }
+        .copied()
+    }
+
+    fn lane_of(&mut self, destination: &Destination) -> usize {
+        if let Some(index) = self.known_lane(destination) {
+            return index;
+        }
+        let (is_queue, name): (bool, &str) = match destination {
+            Destination::Queue(name) => (true, name),
+            Destination::Target(target) => (false, host_of(target)),
+        };
+        let name: Arc<str> = Arc::from(name);
+        let config = LaneConfig {
+            lot_count_max: self.config.lot_count_max,
+            aging_ms: self.config.aging_ms,
+            ..LaneConfig::default()
+        };
+        let slot = LaneSlot {
+            is_queue,
+            name: Arc::clone(&name),
+            lane: Lane::new(config),
+            in_flight: 0,
+            active: false,
+            takers: VecDeque::new(),
+            overflows: BTreeMap::new(),
+            picked_now: 0,
+            picked_before: 0,
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.lanes.push(None);
+            self.lanes.len() - 1
+        });
+        if let Some(place) = self.lanes.get_mut(index) {
+            *place = Some(slot);
+        }
+        if is_queue {
+            self.queues.insert(name, index)
+        } else {
+            self.hosts.insert(name, index)
+        };
+        index
+    }
+
+    /// Puts a due job into its lane. `refilling` jobs are what an overflowed lot waits for; all others of such
+    /// a lot stay in the store, so that it drains oldest first.
+    fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
+        let index = self.lane_of(&job.spec.destination);
+        let full = self.is_full();
+        let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
+        let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return Offer::NoRoom };
+        let priority = job.spec.priority;
+        let at = job.status.due_at;
+        if !refilling
+            && !slot.overflows.is_empty()
+            && let Some(overflow) = slot.overflows.get_mut(&(job.tenant.clone(), priority))
+        {
+            overflow.turn_away(at);
+            return Offer::Overflowed;
+        }
+        let lot_count = lot_max - slot.lane.free(job.tenant.as_str(), priority);
+        let has_room = lot_count < lot_max && (!full || lot_count < lot_min);
+        if !has_room {
+            if may_wait && slot.picked_now.max(slot.picked_before) >= FAST_PICKS || refilling {
+                return Offer::NoRoom;
+            }
+            slot.overflows.insert((job.tenant.clone(), priority), Overflow::starting_at(at));
+            return Offer::Overflowed;
+        }
+        let entry = Entry {
+            tenant: job.tenant.shared(),
+            priority,
+            ready_at_ms: at.as_ms().max(job.spec.created_at.as_ms()).min(now.as_ms()),
+            cost: 1,
+            item: Arc::clone(&job),
+        };
+        if slot.lane.push(entry).is_err() {
+            return Offer::NoRoom;
+        }
+        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index) };
+        self.hold(job.id, held);
+        self.activate(index);
+        Offer::Held
+    }
+
+    fn activate(&mut self, index: usize) {
+        let per_host_max = self.config.push_per_host_max;
+        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+            let can_move =
+                if slot.is_queue { !slot.takers.is_empty() } else { slot.in_flight < per_host_max };
+            if can_move && !slot.active && !slot.lane.is_empty() {
+                slot.active = true;
+                let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
+                active.push_back(index);
+            }
+        }
+    }
+
+    /// Drops a job that waits in the wheel or a lane.
+    fn forget_waiting(&mut self, job: &Job) {
+        let Some(held) = self.held.get(&job.id) else { return };
+        if let Stage::Lane(index) = held.stage
+            && let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut)
+        {
+            let removed = slot.lane.remove(job.tenant.as_str(), |item| item.id == job.id);
+            for entry in removed {
+                self.queue_refill(index, (entry.item.tenant.clone(), entry.priority));
+            }
+        }
+        self.unhold(&job.id);
+    }
+
+    /// A job has ended or is run elsewhere: forgets it. Says whether it was being delivered.
+    pub(super) fn forget(&mut self, job: &Job) -> bool {
+        match self.held.get_mut(&job.id).map(|held| &mut held.stage) {
+            Some(Stage::Claiming { called_off, .. }) => {
+                *called_off = true;
+                false
+            }
+            Some(Stage::Delivering(_)) => {
+                self.end_delivery(&job.id);
+                true
+            }
+            Some(Stage::Wheel | Stage::Lane(_)) => {
+                self.forget_waiting(job);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// A claim was granted: the job is being delivered, unless it was called off meanwhile.
+    pub(super) fn claimed(&mut self, id: &JobId) -> bool {
+        let Some(held) = self.held.get_mut(id) else { return false };
+        let Stage::Claiming { lane, called_off } = held.stage else { return false };
+        if called_off {
+            self.unclaim(id);
+            return false;
+        }
+        held.stage = Stage::Delivering(lane);
+        true
+    }
+
+    /// A claim was refused or handed back.
+    pub(super) fn unclaim(&mut self, id: &JobId) {
+        if let Some(held) = self.held.remove(id)
+            && let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage
+        {
+            self.vacate(lane);
+        }
+    }
+
+    /// A delivery ended; its place is free.
+    pub(super) fn end_delivery(&mut self, id: &JobId) {
+        if matches!(self.stage(id), Some(Stage::Delivering(_))) {
+            self.unclaim(id);
+        }
+    }
+
+    fn vacate(&mut self, index: usize) {
+        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+            slot.in_flight = slot.in_flight.saturating_sub(1);
+            if !slot.is_queue {
+                self.push_in_flight = self.push_in_flight.saturating_sub(1);
+            }
+        }
+        self.activate(index);
+        self.tidy(index);
+    }
+
+    /// Gives up an idle lane, so that names once used cost nothing for ever.
+    fn tidy(&mut self, index: usize) {
+        let Some(place) = self.lanes.get_mut(index) else { return };
+        let idle = place.as_ref().is_some_and(|slot| {
+            slot.lane.is_empty() && slot.in_flight == 0 && slot.takers.is_empty() && slot.overflows.is_empty()
+        });
+        // A lane still in the rotation is given up when its turn finds it empty.
+        if idle && let Some(slot) = place.take() {
+            if slot.is_queue {
+                self.queues.remove(&slot.name)
+            } else {
+                self.hosts.remove(&slot.name)
+            };
+            let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
+            active.retain(|other| *other != index);
+            self.free.push(index);
+        }
+    }
+}

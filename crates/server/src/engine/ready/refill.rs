@@ -1,0 +1,166 @@
+//! Lots that overflowed: what finds no room in memory stays in the store, and the lot it belongs to (one tenant's
+//! jobs of one priority for one destination) remembers from where to read on. Other lots are not held up.
+
+use std::sync::Arc;
+
+use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position};
+use tidewheel_core::time::Timestamp;
+
+use super::{Offer, Ready};
+use crate::engine::scan::just_before;
+
+/// Where a lot goes on reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Overflow {
+    bucket: Bucket,
+    pub(super) after: Position,
+    reading: bool,
+    queued: bool,
+    /// The earliest job turned away while a read was under way.
+    turned_away: Option<Timestamp>,
+}
+
+/// One tenant's jobs of one priority in one lane.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) struct Lot {
+    pub(in crate::engine) lane: usize,
+    pub(in crate::engine) tenant: Tenant,
+    pub(in crate::engine) priority: Priority,
+}
+
+/// A read that refills a lot.
+#[derive(Debug, Clone)]
+pub(in crate::engine) struct Refill {
+    pub(in crate::engine) lot: Lot,
+    pub(in crate::engine) bucket: Bucket,
+    pub(in crate::engine) after: Position,
+}
+
+impl Ready {
+    /// Queues a read for a lot that has room again.
+    pub(super) fn queue_refill(&mut self, index: usize, (tenant, priority): (Tenant, Priority)) {
+        let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
+        let full = self.is_full();
+        let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
+        if slot.overflows.is_empty() {
+            return;
+        }
+        let lot_count = lot_max - slot.lane.free(tenant.as_str(), priority);
+        // Not before the read can bring something worth it; with a full memory that is little.
+        if lot_count > if full { lot_min / 2 } else { lot_max / 2 } {
+            return;
+        }
+        let key = (tenant, priority);
+        if let Some(overflow) = slot.overflows.get_mut(&key)
+            && !overflow.reading
+            && !overflow.queued
+        {
+            overflow.queued = true;
+            self.refills.push_back(Lot { lane: index, tenant: key.0, priority });
+        }
+    }
+
+    /// The next read that refills a lot.
+    pub(in crate::engine) fn next_refill(&mut self) -> Option<Refill> {
+        loop {
+            let lot = self.refills.pop_front()?;
+            let Some(overflow) = self.overflow_mut(&lot) else { continue };
+            overflow.queued = false;
+            overflow.reading = true;
+            overflow.turned_away = None;
+            return Some(Refill { bucket: overflow.bucket, after: overflow.after, lot });
+        }
+    }
+
+    pub(super) fn overflow_mut(&mut self, lot: &Lot) -> Option<&mut Overflow> {
+        let slot = self.lanes.get_mut(lot.lane).and_then(Option::as_mut)?;
+        slot.overflows.get_mut(&(lot.tenant.clone(), lot.priority))
+    }
+
+    /// Takes in what a refill read: the jobs of the page, where it ended (`None`: the bucket is exhausted) and
+    /// the last bucket that can hold anything due.
+    pub(in crate::engine) fn refill(
+        &mut self,
+        refill: &Refill,
+        jobs: Vec<Job>,
+        resume: Option<Position>,
+        now: Timestamp,
+    ) {
+        let mut stopped = None;
+        for job in jobs {
+            if self.held.contains_key(&job.id) || job.spec.priority != refill.lot.priority {
+                continue;
+            }
+            if self.known_lane(&job.spec.destination) != Some(refill.lot.lane) {
+                continue;
+            }
+            let at = job.status.due_at;
+            if self.enter_lane(Arc::new(job), now, false, true) == Offer::NoRoom {
+                stopped = Some(at);
+                break;
+            }
+        }
+        let key = (refill.lot.tenant.clone(), refill.lot.priority);
+        let Some(overflow) = self.overflow_mut(&refill.lot) else { return };
+        overflow.reading = false;
+        let turned_away = overflow.turned_away.take();
+        if let Some(at) = stopped {
+            overflow.restart_at(at);
+        } else if let Some(position) = resume {
+            overflow.after = position;
+        } else if overflow.bucket < Bucket::of(now) {
+            let next = overflow.bucket.next();
+            overflow.bucket = next;
+            overflow.after = just_before(next.start());
+        } else if let Some(at) = turned_away {
+            overflow.restart_at(at);
+        } else if let Some(slot) = self.lanes.get_mut(refill.lot.lane).and_then(Option::as_mut) {
+            slot.overflows.remove(&key);
+            self.tidy(refill.lot.lane);
+            return;
+        }
+        if let Some(at) = turned_away
+            && let Some(overflow) = self.overflow_mut(&refill.lot)
+        {
+            overflow.turn_away(at);
+        }
+        self.queue_refill(refill.lot.lane, key);
+    }
+
+    /// A refill could not be read; it will be tried again.
+    pub(in crate::engine) fn refill_failed(&mut self, refill: &Refill) {
+        if let Some(overflow) = self.overflow_mut(&refill.lot) {
+            overflow.reading = false;
+        }
+        self.failed_refills.push(refill.lot.clone());
+    }
+}
+
+impl Overflow {
+    pub(super) fn starting_at(at: Timestamp) -> Self {
+        Self {
+            bucket: Bucket::of(at),
+            after: just_before(at),
+            reading: false,
+            queued: false,
+            turned_away: None,
+        }
+    }
+
+    pub(super) fn restart_at(&mut self, at: Timestamp) {
+        self.bucket = Bucket::of(at);
+        self.after = just_before(at);
+    }
+
+    /// A job of this lot stays in the store: makes sure the reads will come to it.
+    pub(super) fn turn_away(&mut self, at: Timestamp) {
+        if self.reading {
+            self.turned_away = Some(self.turned_away.map_or(at, |earlier| earlier.min(at)));
+        }
+        if at <= self.after.at {
+            self.restart_at(at);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What can be said of what is in memory: for `explain`, gauges and checkpoints.
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::time::Timestamp;
+
+use super::{Ready, Stage};
+
+impl Ready {
+    /// Where a job is, and how many stand before it in its lane.
+    pub(in crate::engine) fn stage(&self, id: &JobId) -> Option<Stage> {
+        self.held.get(id).map(|held| held.stage)
+    }
+
+    /// Why a lane does not move, and how deep it is.
+    pub(in crate::engine) fn lane_state(&self, index: usize) -> Option<(usize, Option<&'static str>)> {
+        let slot = self.lanes.get(index).and_then(Option::as_ref)?;
+        let reason = if slot.is_queue {
+            slot.takers.is_empty().then_some("no_worker")
+        } else if slot.in_flight >= self.config.push_per_host_max {
+            Some("host_limit")
+        } else if self.push_in_flight >= self.config.push_max {
+            Some("push_limit")
+        } else {
+            None
+        };
+        Some((slot.lane.len(), reason))
+    }
+
+    /// Whether a lot of this destination keeps its backlog in the store.
+    pub(in crate::engine) fn overflowed(&self, job: &Job) -> bool {
+        self.known_lane(&job.spec.destination)
+            .and_then(|index| self.lanes.get(index))
+            .and_then(Option::as_ref)
+            .is_some_and(|slot| slot.overflows.contains_key(&(job.tenant.clone(), job.spec.priority)))
+    }
+
+    /// Jobs ready in each lane: name, whether it is a queue, depth, oldest.
+    pub(in crate::engine) fn depths(&self) -> impl Iterator<Item = (&str, bool, usize, Option<i64>)> {
+        self.lanes
+            .iter()
+            .flatten()
+            .map(|slot| (&*slot.name, slot.is_queue, slot.lane.len(), slot.lane.oldest_ready_at()))
+    }
+
+    /// Where overflowed lots go on reading.
+    pub(in crate::engine) fn oldest_overflow(&self) -> Option<Timestamp> {
+        self.lanes
+            .iter()
+            .flatten()
+            .flat_map(|slot| slot.overflows.values())
+            .map(|o| o.after.at.plus_ms(1))
+            .min()
+    }
+
+    /// Jobs in the wheel and the lanes.
+    pub(in crate::engine) fn waiting(&self) -> usize {
+        self.waiting_count
+    }
+
+    /// The earliest time of anything in memory.
+    pub(in crate::engine) fn oldest_due(&self) -> Option<Timestamp> {
+        self.held.values().map(|held| held.due_at).min()
+    }
+
+    /// Deliveries and claims under way.
+    pub(in crate::engine) fn in_flight(&self) -> usize {
+        self.lanes.iter().flatten().map(|slot| slot.in_flight).sum()
+    }
+}

@@ -1,0 +1,339 @@
+//! Which part of the store to read next: per tenant, a cursor into each open bucket. Pure bookkeeping; the
+//! scheduler does the reading.
+//!
+//! A cursor says "nothing at or before here is unknown to the scheduler". It exists only while its bucket may
+//! hold something unread, so an idle tenant costs nothing. Tenants take turns, and each turn reads a quantum
+//! from the tenant's oldest bucket: fair between tenants, oldest first within one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position};
+use tidewheel_core::time::Timestamp;
+
+/// What fell due while the server was down is read at a limited pace, apart from what falls due now, so that
+/// neither delays the other even inside one bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Fell due while the server was down.
+    Missed,
+    /// Everything else.
+    Live,
+}
+
+/// One stretch of one tenant's jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) tenant: Tenant,
+    pub(super) bucket: Bucket,
+    pub(super) part: Part,
+}
+
+/// A read the scheduler should make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) stretch: Stretch,
+    pub(super) after: Option<Position>,
+    pub(super) until: Timestamp,
+}
+
+/// Where a read left off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// There is more up to the read's end, after this position.
+    More(Position),
+    /// Everything up to the read's end was taken; the next job of the bucket is at this time, if any.
+    End { next_at: Option<Timestamp> },
+    /// The scheduler had no room for the job at this time: read again from there, not before `retry_at`.
+    NoRoom { at: Timestamp, retry_at: Timestamp },
+}
+
+#[derive(Debug)]
+struct CursorState {
+    after: Option<Position>,
+    /// The earliest job that may be unread.
+    next_at: Timestamp,
+    /// Not worth reading before this instant.
+    not_before: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct TenantScan {
+    cursors: BTreeMap<(Bucket, Part), CursorState>,
+    queued: bool,
+    reading: Option<(Bucket, Part)>,
+    /// The earliest job announced for the stretch being read, while the read was under way.
+    announced: Option<Timestamp>,
+}
+
+/// All cursors.
+#[derive(Debug)]
+pub(super) struct Scan {
+    lookahead_ms: i64,
+    /// Jobs due before this instant were missed while the server was down.
+    missed_before: Timestamp,
+    tenants: BTreeMap<Tenant, TenantScan>,
+    wakes: BinaryHeap<Reverse<(Timestamp, Tenant)>>,
+    turns: VecDeque<Tenant>,
+}
+
+/// The last position before any at `at`.
+pub(super) fn just_before(at: Timestamp) -> Position {
+    Position { at: at.plus_ms(-1), id: JobId::from_bytes([0xff; 16]) }
+}
+
+impl Scan {
+    pub(super) fn new(lookahead_ms: i64, missed_before: Timestamp) -> Self {
+        Self {
+            lookahead_ms,
+            missed_before,
+            tenants: BTreeMap::new(),
+            wakes: BinaryHeap::new(),
+            turns: VecDeque::new(),
+        }
+    }
+
+    fn part_of(&self, at: Timestamp) -> Part {
+        if at < self.missed_before { Part::Missed } else { Part::Live }
+    }
+
+    /// Makes sure a job of `tenant` at `at` will be read.
+    pub(super) fn announce(&mut self, tenant: &Tenant, at: Timestamp) {
+        let part = self.part_of(at);
+        let key = (Bucket::of(at), part);
+        let scan = self.tenants.entry(tenant.clone()).or_default();
+        if scan.reading == Some(key) {
+            scan.announced = Some(scan.announced.map_or(at, |earlier| earlier.min(at)));
+            return;
+        }
+        let mut earlier = false;
+        let cursor = scan.cursors.entry(key).or_insert_with(|| {
+            earlier = true;
+            CursorState { after: Some(just_before(at)), next_at: at, not_before: Timestamp::MIN }
+        });
+        if cursor.after.is_some_and(|after| after.at >= at) {
+            cursor.after = Some(just_before(at));
+        }
+        if at < cursor.next_at {
+            cursor.next_at = at;
+            earlier = true;
+        }
+        // One wake per new earliest time, so that a herd on one instant leaves one, not thousands.
+        if earlier {
+            self.wakes.push(Reverse((at.plus_ms(-self.lookahead_ms), tenant.clone())));
+        }
+    }
+
+    /// Takes up a bucket in which `tenant`'s first job is at `first_at`.
+    pub(super) fn open(&mut self, tenant: &Tenant, first_at: Timestamp) {
+        self.announce(tenant, first_at);
+        let boundary = self.missed_before;
+        if first_at < boundary && Bucket::of(first_at) == Bucket::of(boundary) {
+            self.announce(tenant, boundary);
+        }
+    }
+
+    /// The next read, if some tenant has work up to `horizon`. `missed_allowed` is whether the pace of
+    /// catching up leaves room.
+    pub(super) fn next_read(
+        &mut self,
+        now: Timestamp,
+        horizon: Timestamp,
+        missed_allowed: bool,
+    ) -> Option<Read> {
+        self.wake(now);
+        for _ in 0..self.turns.len() {
+            let tenant = self.turns.pop_front()?;
+            let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
+            scan.queued = false;
+            let found = scan.cursors.iter().find(|((_, part), cursor)| {
+                cursor.next_at <= horizon
+                    && cursor.not_before <= now
+                    && (*part == Part::Live || missed_allowed)
+            });
+            let Some((&(bucket, part), cursor)) = found else {
+                self.sleep(&tenant, now, horizon);
+                continue;
+            };
+            let until = match part {
+                Part::Missed => horizon.min(self.missed_before.plus_ms(-1)),
+                Part::Live => horizon,
+            };
+            let read = Read { after: cursor.after, until, stretch: Stretch { tenant, bucket, part } };
+            scan.reading = Some((bucket, part));
+            scan.announced = None;
+            return Some(read);
+        }
+        None
+    }
+
+    /// Notes what a read came to.
+    pub(super) fn done(&mut self, stretch: &Stretch, reached: Reached, now: Timestamp) {
+        let Some(scan) = self.tenants.get_mut(&stretch.tenant) else { return };
+        let key = (stretch.bucket, stretch.part);
+        scan.reading = None;
+        let announced = scan.announced.take();
+        if let Some(cursor) = scan.cursors.get_mut(&key) {
+            match reached {
+                Reached::More(position) => {
+                    cursor.after = Some(position);
+                    cursor.next_at = position.at;
+                }
+                Reached::End { next_at: Some(next_at) } => {
+                    cursor.after = Some(just_before(next_at));
+                    cursor.next_at = next_at;
+                }
+                Reached::End { next_at: None } => {
+                    scan.cursors.remove(&key);
+                }
+                Reached::NoRoom { at, retry_at } => {
+                    cursor.after = Some(just_before(at));
+                    cursor.next_at = at;
+                    cursor.not_before = retry_at;
+                }
+            }
+        }
+        if let Some(at) = announced {
+            self.announce(&stretch.tenant, at);
+        }
+        let Some(scan) = self.tenants.get(&stretch.tenant) else { return };
+        if scan.cursors.is_empty() {
+            self.tenants.remove(&stretch.tenant);
+        } else {
+            self.wakes.push(Reverse((now, stretch.tenant.clone())));
+        }
+    }
+
+    /// The wall clock was set back: whatever was put off until an instant is looked at again.
+    pub(super) fn look_again(&mut self, now: Timestamp) {
+        for (tenant, scan) in &mut self.tenants {
+            scan.cursors.values_mut().for_each(|cursor| cursor.not_before = Timestamp::MIN);
+            self.wakes.push(Reverse((now, tenant.clone())));
+        }
+    }
+
+    /// When [`Self::next_read`] is worth calling again, if nothing else happens.
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+        if self.turns.is_empty() {
+            self.wakes.peek().map(|Reverse((at, _))| *at)
+        } else {
+            Some(Timestamp::MIN)
+        }
+    }
+
+    /// The earliest job that is due and may be unread.
+    pub(super) fn oldest_unread(&self, now: Timestamp) -> Option<Timestamp> {
+        let cursors = self.tenants.values().flat_map(|scan| scan.cursors.values());
+        cursors.map(|cursor| cursor.next_at).filter(|at| *at <= now).min()
+    }
+
+    /// Every cursor: tenant, bucket, and how far it has come.
+    pub(super) fn cursors(&self) -> impl Iterator<Item = (&Tenant, Bucket, Option<Position>)> {
+        self.tenants.iter().flat_map(|(tenant, scan)| {
+            scan.cursors.iter().map(move |((bucket, _), c)| (tenant, *bucket, c.after))
+        })
+    }
+
+    fn wake(&mut self, now: Timestamp) {
+        while let Some(Reverse((at, _))) = self.wakes.peek() {
+            if *at > now {
+                break;
+            }
+            let Some(Reverse((_, tenant))) = self.wakes.pop() else { break };
+            let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
+            if !scan.queued && scan.reading.is_none() {
+                scan.queued = true;
+                self.turns.push_back(tenant);
+            }
+        }
+    }
+
+    /// Wakes the tenant again when its earliest cursor is worth reading.
+    fn sleep(&mut self, tenant: &Tenant, now: Timestamp, horizon: Timestamp) {
+        const THROTTLED_MS: i64 = 20;
+        let Some(scan) = self.tenants.get(tenant) else { return };
+        let earliest = scan
+            .cursors
+            .values()
+            .map(|cursor| {
+                if cursor.next_at > horizon {
+                    cursor.next_at.plus_ms(-self.lookahead_ms)
+                } else if cursor.not_before > now {
+                    cursor.not_before
+                } else {
+                    now.plus_ms(THROTTLED_MS)
+                }
+            })
+            .min();
+        if let Some(at) = earliest {
+            self.wakes.push(Reverse((at.max(now.plus_ms(1)), tenant.clone())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_ms(ms)
+    }
+
+    fn tenant(name: &str) -> Tenant {
+        Tenant::new(name).unwrap()
+    }
+
+    #[test]
+    fn tenants_take_turns_and_an_exhausted_one_is_forgotten() {
+        let mut scan = Scan::new(1_000, at(0));
+        scan.announce(&tenant("a"), at(5_000));
+        scan.announce(&tenant("b"), at(5_000));
+        assert_eq!(scan.next_read(at(3_000), at(4_000), true), None, "too far ahead");
+        let first = scan.next_read(at(4_500), at(5_500), true).unwrap();
+        let second = scan.next_read(at(4_500), at(5_500), true).unwrap();
+        assert_ne!(first.stretch.tenant, second.stretch.tenant);
+        assert_eq!(scan.next_read(at(4_500), at(5_500), true), None, "both are being read");
+        let more = Position { at: at(5_000), id: JobId::new(at(5_000), 7) };
+        scan.done(&first.stretch, Reached::More(more), at(4_500));
+        scan.done(&second.stretch, Reached::End { next_at: None }, at(4_500));
+        let again = scan.next_read(at(4_500), at(5_500), true).unwrap();
+        assert_eq!((again.stretch.tenant, again.after), (first.stretch.tenant, Some(more)));
+        assert_eq!(scan.tenants.len(), 1);
+    }
+
+    #[test]
+    fn a_job_announced_during_a_read_is_read_afterwards() {
+        let mut scan = Scan::new(0, at(0));
+        scan.announce(&tenant("a"), at(100));
+        let read = scan.next_read(at(100), at(100), true).unwrap();
+        scan.announce(&tenant("a"), at(50));
+        scan.done(&read.stretch, Reached::End { next_at: None }, at(100));
+        let again = scan.next_read(at(101), at(101), true).unwrap();
+        assert_eq!(again.after, Some(just_before(at(50))));
+    }
+
+    #[test]
+    fn what_was_missed_waits_for_its_pace_and_the_rest_does_not() {
+        let boundary = at(300_000);
+        let mut scan = Scan::new(0, boundary);
+        scan.open(&tenant("a"), at(100));
+        let live = scan.next_read(at(400_000), at(400_000), false).unwrap();
+        assert_eq!((live.stretch.part, live.after), (Part::Live, Some(just_before(boundary))));
+        scan.done(&live.stretch, Reached::End { next_at: None }, at(400_000));
+        let missed = scan.next_read(at(400_020), at(400_020), true).unwrap();
+        assert_eq!((missed.stretch.part, missed.until), (Part::Missed, at(299_999)));
+    }
+
+    #[test]
+    fn no_room_reads_the_same_job_again_later() {
+        let mut scan = Scan::new(0, at(0));
+        scan.announce(&tenant("a"), at(10));
+        let read = scan.next_read(at(10), at(10), true).unwrap();
+        scan.done(&read.stretch, Reached::NoRoom { at: at(10), retry_at: at(30) }, at(10));
+        assert_eq!(scan.next_read(at(20), at(20), true), None);
+        let again = scan.next_read(at(40), at(40), true).unwrap();
+        assert_eq!(again.after, Some(just_before(at(10))));
+    }
+}

@@ -1,0 +1,165 @@
+//! What the scheduler does when something it started comes back: a read, a claim, a report.
+
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Job, Rejection, Token};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{DuePage, Error, Refusal};
+
+use super::{READ_RETRY_MS, Scheduler};
+use crate::engine::claims::{Claim, Granted};
+use crate::engine::deliver::Report;
+use crate::engine::ready::{Offer, TakeReply, Taker};
+use crate::engine::scan::{Part, Reached, Read};
+use crate::engine::{Take, expected_start, is_waiting, named};
+
+/// When a reader comes back that found no room.
+const NO_ROOM_MS: i64 = 2;
+/// When a reader comes back that found no room for jobs not yet due.
+const NO_ROOM_AHEAD_MS: i64 = 50;
+
+impl Scheduler {
+    pub(super) fn read_back(&mut self, read: &Read, page: Result<DuePage, Error>, now: Timestamp) {
+        self.reads = self.reads.saturating_sub(1);
+        let stretch = &read.stretch;
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, tenant = %stretch.tenant, "due jobs could not be read; trying again");
+                let at = read.after.map_or(stretch.bucket.start(), |position| position.at);
+                let reached = Reached::NoRoom { at, retry_at: now.plus_ms(READ_RETRY_MS) };
+                self.scan.done(stretch, reached, now);
+                return;
+            }
+        };
+        if stretch.part == Part::Missed {
+            self.pace.spend(page.jobs.len());
+            self.shared.metrics.caught_up(page.jobs.len());
+        }
+        let horizon = self.horizon(now);
+        for job in page.jobs {
+            let at = job.status.due_at;
+            if self.ready.offer(job, now, horizon, true) == Offer::NoRoom {
+                let wait_ms = if at > now { NO_ROOM_AHEAD_MS } else { NO_ROOM_MS };
+                let reached = Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) };
+                self.scan.done(stretch, reached, now);
+                return;
+            }
+        }
+        // What lies past the missed part belongs to the live one, which has a cursor of its own.
+        let next_at = page.next_at.filter(|at| stretch.part == Part::Live || *at < self.missed_before);
+        let reached = page.resume.map_or(Reached::End { next_at }, Reached::More);
+        self.scan.done(stretch, reached, now);
+        if let Some(at) = page.next_at.filter(|_| next_at.is_none()) {
+            self.scan.announce(&stretch.tenant, at);
+        }
+    }
+
+    pub(super) fn claimed(&mut self, claim: Claim, granted: Result<Vec<Granted>, Error>, now: Timestamp) {
+        self.claims = self.claims.saturating_sub(1);
+        let granted = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                tracing::error!(%error, count = claim.picks.len(), "jobs could not be claimed");
+                claim.picks.iter().for_each(|job| self.ready.unclaim(&job.id));
+                return;
+            }
+        };
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let mut running = Vec::with_capacity(granted.len());
+        let mut doubtful = Vec::new();
+        for (pick, granted) in claim.picks.iter().zip(granted) {
+            match granted {
+                Granted::Running(job) if self.ready.claimed(&job.id) => {
+                    self.shared.metrics.started(now.since_ms(expected_start(pick)));
+                    // A new lease has its full length from here, however the wall clock was set meanwhile.
+                    let claimed_at = job.status.running.as_ref().map_or(now, |running| running.started_at);
+                    self.leases.hold(&job, claimed_at, monotonic_ms);
+                    running.push(job);
+                }
+                Granted::Running(job) => {
+                    // Called off meanwhile; but it may have been asked for again since, and claimed as such.
+                    let (tenant, id, token) = (job.tenant, job.id, job.status.token);
+                    self.reports.send(Report { tenant, id, command: Command::Release { token } });
+                }
+                Granted::Ended(job) => {
+                    self.ready.unclaim(&job.id);
+                    self.shared.metrics.attempt_ended(&job);
+                }
+                Granted::Refused(refusal) => {
+                    tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");
+                    self.ready.unclaim(&pick.id);
+                    // Refused for good, it would only come back to be refused again.
+                    if refusal != Refusal::Rejected(Rejection::TooManyAttempts) {
+                        doubtful.push((pick.tenant.clone(), pick.id));
+                    }
+                }
+            }
+        }
+        self.recheck(doubtful);
+        match claim.taker {
+            None => self.deliverer.deliver(running, &self.reports),
+            Some(taker) => self.hand_over(taker, running),
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, taker: Taker, running: Vec<Job>) {
+        if running.is_empty() {
+            let queue = Arc::clone(&taker.queue);
+            self.ready.add_taker(&queue, taker);
+            return;
+        }
+        // The taker is gone: hand the jobs back, for the next one.
+        for job in taker.reply.send(running).err().into_iter().flatten() {
+            let token = job.status.token;
+            self.reports.send(Report { tenant: job.tenant, id: job.id, command: Command::Release { token } });
+        }
+    }
+
+    pub(super) fn reported(
+        &mut self,
+        jobs: Vec<Job>,
+        refused: Vec<(Tenant, JobId, Option<Token>)>,
+        now: Timestamp,
+    ) {
+        for job in jobs {
+            if self.is_outdated(&job) {
+                continue;
+            }
+            self.ready.end_delivery(&job.id);
+            if job.status.running.is_some() {
+                self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+                continue;
+            }
+            self.leases.release(&job.id);
+            if is_waiting(&job) {
+                self.take_in(job, now);
+            }
+        }
+        for (_, id, token) in &refused {
+            // A stale report must not free the place of the attempt that replaced it.
+            if self.leases.token(id) == *token && token.is_some() {
+                self.leases.release(id);
+                self.ready.end_delivery(id);
+            }
+        }
+        self.recheck(refused.into_iter().map(|(tenant, id, _)| (tenant, id)).collect());
+    }
+
+    pub(super) fn taker(&mut self, take: Take, reply: TakeReply) {
+        if self.draining.is_some() {
+            return;
+        }
+        let taker = Taker {
+            queue: Arc::clone(&take.queue),
+            tenant: take.tenant,
+            worker: take.worker,
+            count_max: take.count_max,
+            lease_ms: take.lease_ms,
+            reply,
+        };
+        self.ready.add_taker(&take.queue, taker);
+    }
+}

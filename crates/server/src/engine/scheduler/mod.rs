@@ -1,0 +1,478 @@
+//! The one task that owns what is in memory. It hears of things through [`Message`]s, and after each handful
+//! takes a turn: advance the wheel, end leases that ran out, open buckets, start reads, start claims.
+
+mod answers;
+mod upkeep;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::limits::{BUCKET_MS, LEASE_MARGIN_MS, SECOND_MS};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Due, DuePage, Error, Order};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::catch_up::Pace;
+use crate::engine::claims::{self, Claim, Granted};
+use crate::engine::config::Config;
+use crate::engine::deliver::{Deliver, Reports};
+use crate::engine::leases::Leases;
+use crate::engine::listing;
+use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
+use crate::engine::scan::{Part, Read, Scan};
+use crate::engine::{Shared, Take, Whereabouts, is_waiting, named, outcomes, recheck};
+
+/// What the scheduler hears of.
+pub(in crate::engine) enum Message {
+    /// Jobs were stored that are near.
+    Waiting(Vec<Job>),
+    /// Jobs were changed from outside.
+    Changed { jobs: Vec<Job>, done: oneshot::Sender<()> },
+    /// Reports were written: the jobs as they are now, and those whose report was refused.
+    Reported { jobs: Vec<Job>, refused: Vec<(Tenant, JobId, Option<Token>)> },
+    /// Tenants with work in buckets that were opened or swept.
+    Listed(Vec<(Tenant, Timestamp)>),
+    /// A listing came to its end.
+    ListingDone { failed: Option<Bucket> },
+    /// A read came back.
+    Read { read: Read, page: Result<DuePage, Error> },
+    /// A lot's read came back.
+    Refilled { refill: Refill, page: Result<DuePage, Error> },
+    /// Claims were written, or could not be.
+    Claimed { claim: Claim, granted: Result<Vec<Granted>, Error> },
+    /// A worker wants jobs.
+    Take { take: Take, reply: TakeReply },
+    /// Somebody asks where a job is.
+    Whereabouts { job: Box<Job>, reply: oneshot::Sender<Whereabouts> },
+    /// Stop promoting; answer when nothing is under way.
+    Drain { reply: oneshot::Sender<usize> },
+    /// Stop now; answer with what is still under way.
+    Stop { reply: oneshot::Sender<usize> },
+}
+
+/// How long before its start a bucket is opened.
+const OPEN_AHEAD_MS: i64 = 60 * SECOND_MS;
+/// The longest the scheduler sleeps without looking around.
+const NAP_MS_MAX: i64 = 500;
+/// When a failed read is tried again.
+const READ_RETRY_MS: i64 = 200;
+/// Bytes of one page of due jobs.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// How long after the start everything due is read again, checkpoints or not.
+const FIRST_SWEEP_MS: i64 = SECOND_MS;
+/// Messages handled between two turns.
+const MESSAGES_MAX: usize = 256;
+
+pub(in crate::engine) struct Scheduler {
+    shared: Arc<Shared>,
+    config: Config,
+    deliverer: Arc<dyn Deliver>,
+    reports: Reports,
+    epoch: u64,
+    ready: Ready,
+    scan: Scan,
+    missed_before: Timestamp,
+    leases: Leases,
+    pace: Pace,
+    reads: usize,
+    claims: usize,
+    listings: usize,
+    /// The bucket after the last opened one.
+    next_bucket: Bucket,
+    draining: Option<oneshot::Sender<usize>>,
+    stopped: bool,
+    /// The wall clock at the last turn.
+    turned_at: Timestamp,
+    checkpoint_at_ms: i64,
+    sweep_at_ms: i64,
+    upkeep_at_ms: i64,
+    gauges_at_ms: i64,
+}
+
+impl Scheduler {
+    /// Takes over the store: a new epoch, the attempts a dead predecessor left behind, its checkpoints.
+    pub(in crate::engine) async fn open(
+        shared: Arc<Shared>,
+        config: Config,
+        deliverer: Arc<dyn Deliver>,
+        reports: Reports,
+    ) -> Result<Self, Error> {
+        let epoch = shared.store.open_epoch().await?;
+        let now = shared.clock.now();
+        let monotonic_ms = shared.clock.monotonic_ms();
+        let missed_before = now.plus_ms(-config.catch_up_grace_ms);
+        let mut leases = Leases::default();
+        let mut lost = Vec::new();
+        for job in shared.store.running().await? {
+            if job.status.running.as_ref().is_some_and(|running| running.detached) {
+                leases.hold(&job, now, monotonic_ms);
+            } else {
+                let token = job.status.token;
+                lost.push(Order { tenant: job.tenant, id: job.id, command: Command::Lost { token } });
+            }
+        }
+        if !lost.is_empty() {
+            tracing::info!(
+                count = lost.len(),
+                "attempts were under way when the server stopped; trying them again"
+            );
+            shared.metrics.recovered(lost.len());
+            shared.store.apply(now, None, lost).await?;
+        }
+        let mut scheduler = Self {
+            ready: Ready::new(config.clone(), now),
+            scan: Scan::new(config.lookahead_ms, missed_before),
+            pace: Pace::new(config.catch_up_per_second, monotonic_ms),
+            checkpoint_at_ms: monotonic_ms + config.checkpoint_ms,
+            sweep_at_ms: monotonic_ms + FIRST_SWEEP_MS,
+            upkeep_at_ms: monotonic_ms,
+            gauges_at_ms: monotonic_ms,
+            shared,
+            config,
+            deliverer,
+            reports,
+            epoch,
+            missed_before,
+            leases,
+            reads: 0,
+            claims: 0,
+            listings: 0,
+            next_bucket: Bucket(0),
+            draining: None,
+            stopped: false,
+            turned_at: now,
+        };
+        scheduler.start_from_checkpoints(now).await?;
+        Ok(scheduler)
+    }
+
+    async fn start_from_checkpoints(&mut self, now: Timestamp) -> Result<(), Error> {
+        let checkpoints = self.shared.store.checkpoints().await?;
+        let frontier = checkpoints.iter().map(|c| c.frontier).min().unwrap_or(Bucket(0));
+        for cursor in checkpoints.iter().flat_map(|checkpoint| &checkpoint.cursors) {
+            self.scan.open(&cursor.tenant, cursor.position.at);
+        }
+        self.publish_horizon(now);
+        self.next_bucket = frontier.min(Bucket::of(now));
+        self.open_buckets(now);
+        Ok(())
+    }
+
+    pub(in crate::engine) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+        let mut messages = Vec::with_capacity(MESSAGES_MAX);
+        let clock = Arc::clone(&self.shared.clock);
+        while !self.stopped {
+            let nap = self.nap();
+            tokio::select! {
+                biased;
+                count = inbox.recv_many(&mut messages, MESSAGES_MAX) => if count == 0 { return },
+                () = clock.sleep(nap) => {}
+            }
+            for message in messages.drain(..) {
+                self.hear(message);
+            }
+            self.turn();
+        }
+    }
+
+    /// How long nothing needs doing, unless a message comes.
+    fn nap(&self) -> Duration {
+        let now = self.shared.clock.now();
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let mut ms = NAP_MS_MAX;
+        if let Some(at) = self.ready.next_expiry() {
+            ms = ms.min(at.since_ms(now));
+        }
+        if self.draining.is_none()
+            && self.reads < self.config.reads_max
+            && let Some(at) = self.scan.next_wake()
+        {
+            ms = ms.min(at.since_ms(now).max(1));
+        }
+        if let Some(ends_ms) = self.leases.next_end_ms() {
+            ms = ms.min(ends_ms - monotonic_ms);
+        }
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+
+    fn turn(&mut self) {
+        let now = self.shared.clock.now();
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        if now < self.turned_at {
+            // Set back: instants that had passed are ahead again, and what was left for later reads with them.
+            self.scan.look_again(now);
+            self.sweep_at_ms = monotonic_ms;
+        }
+        self.turned_at = now;
+        self.ready.advance(now);
+        self.end_leases(monotonic_ms);
+        if let Some(reply) = self.draining.take() {
+            if self.ready.in_flight() == 0 && self.claims == 0 {
+                self.stop(reply);
+            } else {
+                self.draining = Some(reply);
+            }
+            return;
+        }
+        self.publish_horizon(now);
+        self.open_buckets(now);
+        self.start_reads(now, monotonic_ms);
+        self.start_claims(now);
+        self.periodically(now, monotonic_ms);
+    }
+
+    fn horizon(&self, now: Timestamp) -> Timestamp {
+        now.plus_ms(self.config.lookahead_ms)
+    }
+
+    /// Says up to where the store has been asked; before any read up to there starts, so that whoever stores a
+    /// job later sees it and announces the job.
+    fn publish_horizon(&self, now: Timestamp) {
+        self.shared.horizon_ms.store(self.horizon(now).as_ms(), Ordering::SeqCst);
+    }
+
+    fn open_buckets(&mut self, now: Timestamp) {
+        let last = Bucket::of(self.horizon(now).plus_ms(OPEN_AHEAD_MS));
+        if self.next_bucket <= last {
+            let from = self.next_bucket;
+            self.next_bucket = last.next();
+            self.shared.opened_ms.store(last.end().as_ms(), Ordering::SeqCst);
+            self.list(from, last);
+        }
+    }
+
+    fn list(&mut self, from: Bucket, until: Bucket) {
+        self.listings += 1;
+        tokio::spawn(listing::run(Arc::clone(&self.shared), from, until));
+    }
+
+    /// Lists everything; says whether it could begin.
+    fn sweep(&mut self) -> bool {
+        let is_free = self.listings == 0;
+        if is_free {
+            let last = Bucket(self.next_bucket.0.saturating_sub(1));
+            self.list(Bucket(0), last);
+        }
+        is_free
+    }
+
+    /// Has jobs read again about which the store knows better.
+    fn recheck(&self, doubtful: Vec<(Tenant, JobId)>) {
+        if !doubtful.is_empty() {
+            tokio::spawn(recheck::run(Arc::clone(&self.shared), doubtful));
+        }
+    }
+
+    fn start_reads(&mut self, now: Timestamp, monotonic_ms: i64) {
+        let horizon = self.horizon(now);
+        while self.reads < self.config.reads_max {
+            if let Some(refill) = self.ready.next_refill() {
+                self.read_for_lot(refill, now);
+                continue;
+            }
+            let allowance = self.pace.allowance(monotonic_ms);
+            let Some(read) = self.scan.next_read(now, horizon, allowance > 0) else { break };
+            let count_max = match read.stretch.part {
+                Part::Live => self.config.quantum,
+                Part::Missed => self.config.quantum.min(allowance),
+            };
+            let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
+            let due = Due { after: read.after, ..due };
+            self.reads += 1;
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move {
+                let page = shared.store.due(due).await;
+                shared.tell(Message::Read { read, page });
+            });
+        }
+    }
+
+    fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
+        let due = self.due(&refill.lot.tenant, refill.bucket, now, self.config.quantum);
+        let due = Due { after: Some(refill.after), ..due };
+        self.reads += 1;
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let page = shared.store.due(due).await;
+            shared.tell(Message::Refilled { refill, page });
+        });
+    }
+
+    fn due(&self, tenant: &Tenant, bucket: Bucket, until: Timestamp, count_max: usize) -> Due {
+        Due {
+            shard: Shard::of(tenant, self.shared.store.layout().shards),
+            bucket,
+            tenant: tenant.clone(),
+            after: None,
+            until,
+            count_max,
+            bytes_max: PAGE_BYTES_MAX,
+        }
+    }
+
+    fn start_claims(&mut self, now: Timestamp) {
+        while self.claims < self.config.claims_max {
+            let Some(picked) = self.ready.pick(now, self.config.claim_batch_max) else { return };
+            let claim = match picked {
+                Picked::Push(picks) => Claim { picks, taker: None },
+                Picked::Take(taker, picks) => Claim { picks, taker: Some(taker) },
+            };
+            self.claims += 1;
+            tokio::spawn(claims::write(Arc::clone(&self.shared), self.epoch, claim));
+        }
+    }
+
+    fn end_leases(&mut self, monotonic_ms: i64) {
+        let over = self.leases.over(monotonic_ms);
+        let Some(not_before) = over.iter().map(|lease| lease.lease_until).max() else { return };
+        let orders = over
+            .into_iter()
+            .map(|lease| {
+                tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                self.deliverer.abort(&lease.id);
+                let jitter = self.shared.random.jitter();
+                Order {
+                    tenant: lease.tenant,
+                    id: lease.id,
+                    command: Command::LeaseOver { token: lease.token, jitter },
+                }
+            })
+            .collect();
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move { outcomes::write(&shared, orders, not_before).await });
+    }
+
+    fn hear(&mut self, message: Message) {
+        let now = self.shared.clock.now();
+        match message {
+            Message::Waiting(jobs) => {
+                self.shared.hinted.fetch_sub(jobs.len(), Ordering::SeqCst);
+                for job in jobs {
+                    self.take_in(job, now);
+                }
+            }
+            Message::Changed { jobs, done } => {
+                for job in jobs {
+                    self.changed(job, now);
+                }
+                // Whoever asked may have stopped waiting.
+                done.send(()).ok();
+            }
+            Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
+            Message::Listed(tenants) => {
+                for (tenant, first_at) in tenants {
+                    self.scan.open(&tenant, first_at);
+                }
+            }
+            Message::ListingDone { failed } => {
+                self.listings = self.listings.saturating_sub(1);
+                if failed.is_some() {
+                    self.sweep_at_ms = self.shared.clock.monotonic_ms() + READ_RETRY_MS;
+                }
+            }
+            Message::Read { read, page } => self.read_back(&read, page, now),
+            Message::Refilled { refill, page } => {
+                self.reads = self.reads.saturating_sub(1);
+                match page {
+                    Ok(page) => self.ready.refill(&refill, page.jobs, page.resume, now),
+                    Err(error) => {
+                        tracing::warn!(%error, "due jobs could not be read; trying again");
+                        self.ready.refill_failed(&refill);
+                    }
+                }
+            }
+            Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
+            Message::Take { take, reply } => self.taker(take, reply),
+            Message::Whereabouts { job, reply } => {
+                reply.send(self.whereabouts(&job)).ok();
+            }
+            Message::Drain { reply } => self.draining = Some(reply),
+            Message::Stop { reply } => self.stop(reply),
+        }
+    }
+
+    /// A job waits for its time: into memory if that is near, else make sure it will be read.
+    fn take_in(&mut self, job: Job, now: Timestamp) {
+        let (tenant, at) = (job.tenant.clone(), job.status.due_at);
+        match self.ready.offer(job, now, self.horizon(now), false) {
+            Offer::Held | Offer::Overflowed => {}
+            Offer::Later | Offer::NoRoom => {
+                if Bucket::of(at) < self.next_bucket {
+                    self.scan.announce(&tenant, at);
+                }
+            }
+        }
+    }
+
+    /// Whether this is news of an attempt that has been followed by another.
+    fn is_outdated(&self, job: &Job) -> bool {
+        self.leases.token(&job.id).is_some_and(|held| held > job.status.token)
+    }
+
+    fn changed(&mut self, job: Job, now: Timestamp) {
+        if self.is_outdated(&job) {
+            return;
+        }
+        if job.status.running.is_some() {
+            self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            return;
+        }
+        self.leases.release(&job.id);
+        if !is_waiting(&job) {
+            if self.ready.forget(&job) {
+                self.deliverer.abort(&job.id);
+            }
+            return;
+        }
+        match self.ready.stage(&job.id) {
+            Some(Stage::Delivering(_)) => {
+                self.ready.end_delivery(&job.id);
+                self.deliverer.abort(&job.id);
+            }
+            // It may have got another priority.
+            Some(Stage::Lane(_)) => {
+                self.ready.forget(&job);
+            }
+            Some(Stage::Wheel | Stage::Claiming { .. }) | None => {}
+        }
+        self.take_in(job, now);
+    }
+
+    fn whereabouts(&self, job: &Job) -> Whereabouts {
+        match self.ready.stage(&job.id) {
+            None => Whereabouts::Store { backlog: self.ready.overflowed(job) },
+            Some(Stage::Wheel) => Whereabouts::Wheel,
+            Some(Stage::Lane(lane)) => {
+                let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
+                Whereabouts::Lane { depth, reason }
+            }
+            Some(Stage::Claiming { .. }) => Whereabouts::Claiming,
+            Some(Stage::Delivering(_)) => Whereabouts::Delivering,
+        }
+    }
+
+    fn stop(&mut self, reply: oneshot::Sender<usize>) {
+        self.stopped = true;
+        let left = self.ready.in_flight();
+        let checkpoints = self.checkpoints(self.shared.clock.now());
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = shared.store.save_checkpoints(checkpoints).await {
+                tracing::warn!(%error, "cursors could not be noted");
+            }
+            reply.send(left).ok();
+        });
+    }
+}
+
+/// The lease of a pushed attempt: its timeout, and enough over it for the timeout to be reported.
+pub(in crate::engine) fn push_lease_ms(job: &Job) -> i64 {
+    job.spec.timeout_ms.saturating_add(LEASE_MARGIN_MS)
+}
+
+const _: () = assert!(OPEN_AHEAD_MS < BUCKET_MS, "a bucket is opened while the one before it is current");

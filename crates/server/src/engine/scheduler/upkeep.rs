@@ -1,0 +1,89 @@
+//! What the scheduler does every so often: sweeps, checkpoints, dropping old history, gauges.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Checkpoint, Cursor};
+
+use super::{READ_RETRY_MS, Scheduler};
+use crate::engine::scan::just_before;
+
+/// How often gauges are set.
+const GAUGES_MS: i64 = SECOND_MS;
+
+impl Scheduler {
+    pub(super) fn periodically(&mut self, now: Timestamp, monotonic_ms: i64) {
+        let hint_lost = self.shared.hint_lost.swap(false, Ordering::SeqCst);
+        if hint_lost || monotonic_ms >= self.sweep_at_ms {
+            let wait_ms = if self.sweep() { self.config.sweep_ms } else { READ_RETRY_MS };
+            self.sweep_at_ms = monotonic_ms + wait_ms;
+        }
+        if monotonic_ms >= self.checkpoint_at_ms {
+            self.checkpoint_at_ms = monotonic_ms + self.config.checkpoint_ms;
+            let checkpoints = self.checkpoints(now);
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move {
+                if let Err(error) = shared.store.save_checkpoints(checkpoints).await {
+                    tracing::debug!(%error, "cursors could not be noted");
+                }
+            });
+        }
+        if monotonic_ms >= self.upkeep_at_ms {
+            self.upkeep_at_ms = monotonic_ms + self.config.upkeep_ms;
+            let shared = Arc::clone(&self.shared);
+            let before = now.plus_ms(-self.config.history_ms);
+            tokio::spawn(async move {
+                match shared.store.drop_history(now, before).await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "dropped old finished jobs"),
+                    Err(error) => tracing::warn!(%error, "old finished jobs could not be dropped"),
+                }
+            });
+        }
+        if monotonic_ms >= self.gauges_at_ms {
+            self.gauges_at_ms = monotonic_ms + GAUGES_MS;
+            self.ready.drop_gone_takers();
+            self.set_gauges(now);
+        }
+    }
+
+    /// How far the store has been dealt with, on the safe side: nothing that waits in memory lies before it.
+    pub(super) fn checkpoints(&self, now: Timestamp) -> Vec<Checkpoint> {
+        let held = [self.ready.oldest_due(), self.ready.oldest_overflow(), self.scan.oldest_unread(now)];
+        let low = held.into_iter().flatten().min().unwrap_or(now).min(now);
+        let shards = self.shared.store.layout().shards;
+        let mut checkpoints: Vec<Checkpoint> = (0..shards)
+            .map(|shard| Checkpoint { shard: Shard(shard), frontier: Bucket::of(low), cursors: Vec::new() })
+            .collect();
+        for (tenant, bucket, after) in self.scan.cursors() {
+            let Some(after) = after.filter(|_| bucket == Bucket::of(low)) else { continue };
+            let shard = Shard::of(tenant, shards);
+            if let Some(checkpoint) = checkpoints.get_mut(usize::from(shard.0)) {
+                let position = after.min(just_before(low));
+                checkpoint.cursors.push(Cursor { bucket, tenant: tenant.clone(), position });
+            }
+        }
+        checkpoints
+    }
+
+    pub(super) fn set_gauges(&self, now: Timestamp) {
+        let metrics = &self.shared.metrics;
+        metrics.set_memory(self.ready.waiting(), self.ready.in_flight(), self.leases.len());
+        let oldest = [self.scan.oldest_unread(now), self.ready.oldest_overflow()].into_iter().flatten().min();
+        metrics.set_oldest_unpromoted(oldest.map_or(0, |at| now.since_ms(at).max(0)));
+        let (mut queues, mut hosts) = (0, 0);
+        for (_, is_queue, depth, _) in self.ready.depths() {
+            *(if is_queue { &mut queues } else { &mut hosts }) += depth;
+        }
+        metrics.set_ready(queues, hosts);
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Ok(counts) = shared.store.counts(None).await {
+                shared.metrics.set_backlog(&counts);
+            }
+        });
+    }
+}

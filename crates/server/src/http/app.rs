@@ -1,0 +1,124 @@
+//! What all handlers share.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::job_request::TargetRules;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tokio::sync::Semaphore;
+
+use super::openapi;
+use super::problem::Problem;
+use crate::engine::Engine;
+use crate::push::{AddressPolicy, check_headers, check_method};
+
+/// What the API is made of.
+#[expect(missing_debug_implementations, reason = "the engine is made of trait objects")]
+pub struct HttpParts {
+    /// Who does the work.
+    pub engine: Engine,
+    /// Which targets may be submitted.
+    pub targets: AddressPolicy,
+    /// What requests may cost.
+    pub limits: HttpLimits,
+}
+
+/// What requests may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// One body that is not a batch.
+    pub body_bytes_max: usize,
+    /// The body of one batch.
+    pub batch_bytes_max: usize,
+    /// All bodies being read or worked on together.
+    pub bodies_bytes_max: usize,
+    /// Within this long at least [`Self::body_progress_bytes_min`] of a body must arrive, or its end.
+    pub body_progress_ms: u64,
+    /// See [`Self::body_progress_ms`].
+    pub body_progress_bytes_min: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 512 * 1_024,
+            batch_bytes_max: 64 * 1_024 * 1_024,
+            bodies_bytes_max: 256 * 1_024 * 1_024,
+            body_progress_ms: 10_000,
+            body_progress_bytes_min: 1_024,
+        }
+    }
+}
+
+/// What all handlers share.
+pub(super) struct App {
+    pub(super) engine: Engine,
+    pub(super) targets: Targets,
+    pub(super) limits: HttpLimits,
+    /// One permit for every byte of a body that is held.
+    pub(super) bodies: Arc<Semaphore>,
+    pub(super) default_tenant: Tenant,
+    pub(super) openapi: Bytes,
+    pub(super) docs: Bytes,
+    pub(super) errors: Bytes,
+}
+
+impl App {
+    pub(super) fn new(parts: HttpParts) -> Self {
+        let document = openapi::document();
+        Self {
+            engine: parts.engine,
+            targets: Targets(parts.targets),
+            limits: parts.limits,
+            bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
+            default_tenant: Tenant::default(),
+            docs: Bytes::from(super::docs::render(&document)),
+            errors: Bytes::from(super::docs::render_errors()),
+            openapi: Bytes::from(document.to_string()),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.engine.clock().now()
+    }
+
+    /// Refuses new work while the server stops.
+    pub(super) fn check_open(&self) -> Result<(), Problem> {
+        if self.engine.is_draining() {
+            return Err(Problem::new(Code::Draining, "the server is stopping; try again, here or elsewhere"));
+        }
+        Ok(())
+    }
+}
+
+/// Runs `work` to its end even if the caller hangs up. A change that was stored but not announced to the
+/// scheduler would otherwise wait for the next sweep.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(work).await.map_err(|fault| {
+        tracing::error!(error = %fault, "a request's work did not end");
+        Problem::new(Code::Internal, "the server failed; its log says more")
+    })
+}
+
+/// Which targets may be submitted.
+pub(super) struct Targets(AddressPolicy);
+
+impl TargetRules for Targets {
+    fn check_url(&self, url: &str) -> Result<(), String> {
+        self.0.check_url(url).map(drop).map_err(|fault| fault.to_string())
+    }
+
+    fn check_method(&self, method: &str) -> Result<(), String> {
+        check_method(method).map(drop).map_err(|fault| fault.to_string())
+    }
+
+    fn check_headers(&self, headers: &[(Box<str>, Box<str>)]) -> Result<(), String> {
+        let pairs = headers.iter().map(|(name, value)| (&**name, &**value));
+        check_headers(pairs).map(drop).map_err(|fault| fault.to_string())
+    }
+}

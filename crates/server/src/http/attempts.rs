@@ -1,0 +1,50 @@
+//! Attempts under way: signs of life, and what came of them. Whoever holds the token may report: a pull worker,
+//! or a target that took a push over.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use tidewheel_api::wire::worker_request::{HeartbeatRequest, OutcomeRequest, Report};
+use tidewheel_core::job::{Command, Failure, Finding};
+
+use super::app::App;
+use super::body::Text;
+use super::caller::{Caller, JobPath};
+use super::jobs::change::{changed, whole};
+use super::problem::Problem;
+
+/// `POST /v1/jobs/{id}/heartbeat`
+pub(super) async fn heartbeat(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JobPath(id): JobPath,
+    body: Text,
+) -> Result<Response, Problem> {
+    let HeartbeatRequest { token, extend_ms, progress } =
+        whole(|faults| HeartbeatRequest::read(&body.text, faults))?;
+    changed(&app, &caller.tenant, id, Command::Heartbeat { token, extend_ms, progress }).await
+}
+
+/// `POST /v1/jobs/{id}/outcome`
+pub(super) async fn outcome(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JobPath(id): JobPath,
+    body: Text,
+) -> Result<Response, Problem> {
+    let OutcomeRequest { token, report } = whole(|faults| OutcomeRequest::read(&body.text, faults))?;
+    let finding = |detail: Box<str>| Finding { status_code: None, detail };
+    let command = match report {
+        Report::Succeeded { result } => Command::Succeed { token, finding: finding(result) },
+        Report::Snoozed { delay_ms } => Command::Snooze { token, delay_ms },
+        Report::Cancelled { error } => Command::Abandon { token, finding: finding(error) },
+        Report::Failed { error, retryable, retry_after_ms } => {
+            let jitter = app.engine.random().jitter();
+            let failure =
+                Failure { finding: finding(error), retryable, timed_out: false, retry_after_ms, jitter };
+            Command::Fail { token, failure }
+        }
+    };
+    changed(&app, &caller.tenant, id, command).await
+}

@@ -1,0 +1,144 @@
+//! One order for many jobs: those named, or those that match.
+
+use axum::response::Response;
+use http::StatusCode;
+use tidewheel_api::wire::filter::ShownState;
+use tidewheel_api::wire::order_request::{BulkRequest, Which};
+use tidewheel_api::wire::query::cursor_text;
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, State};
+use tidewheel_core::limits::BULK_IDS_COUNT_MAX;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Applied, Order, Refusal};
+
+use super::app::{App, to_the_end};
+use super::problem::Problem;
+use super::walk::{Plan, Walk};
+use super::{answer, caller};
+
+/// Orders given to the engine at once.
+const ORDERS_COUNT_MAX: usize = 1_000;
+/// Reads of the store in one call.
+const READS_COUNT_MAX: usize = 100;
+
+/// What is done with each job.
+pub(super) struct Bulk<'a> {
+    pub(super) app: &'a App,
+    pub(super) tenant: &'a Tenant,
+    /// Which jobs, and when they start.
+    pub(super) request: BulkRequest,
+    /// The states a filter means that names none.
+    pub(super) states_default: &'static [State],
+    /// The order for a job that starts at this instant.
+    pub(super) command: fn(Timestamp) -> Command,
+}
+
+impl Bulk<'_> {
+    /// Gives the orders and answers for each.
+    pub(super) async fn run(self) -> Result<Response, Problem> {
+        let mut sheet = Sheet::new(self.app.now());
+        let next = match &self.request.which {
+            Which::Ids(ids) => {
+                for ids in ids.chunks(ORDERS_COUNT_MAX) {
+                    self.order(ids.to_vec(), &mut sheet).await?;
+                }
+                None
+            }
+            Which::Matching { filter, cursor } => {
+                let mut filter = filter.clone();
+                if filter.states.is_empty() {
+                    filter.states = self.states_default.iter().copied().map(ShownState::Stored).collect();
+                    if filter.states.contains(&ShownState::Stored(State::Scheduled)) {
+                        filter.states.push(ShownState::Ready);
+                    }
+                }
+                let plan = Plan {
+                    tenant: self.tenant,
+                    filter,
+                    after: *cursor,
+                    now: sheet.now,
+                    reads_max: READS_COUNT_MAX,
+                };
+                let mut walk = Walk::new(self.app, plan);
+                while sheet.count < BULK_IDS_COUNT_MAX
+                    && let Some(jobs) = walk.next(BULK_IDS_COUNT_MAX - sheet.count).await?
+                {
+                    self.order(jobs.into_iter().map(|job| job.id).collect(), &mut sheet).await?;
+                }
+                walk.cursor()
+            }
+        };
+        Ok(sheet.answer(next))
+    }
+
+    async fn order(&self, ids: Vec<JobId>, sheet: &mut Sheet) -> Result<(), Problem> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let orders = ids.iter().enumerate().map(|(index, id)| Order {
+            tenant: self.tenant.clone(),
+            id: *id,
+            command: (self.command)(self.request.start_of(sheet.count + index)),
+        });
+        let (engine, orders) = (self.app.engine.clone(), orders.collect());
+        let results = to_the_end(async move { engine.command(orders).await }).await??;
+        for (id, result) in ids.into_iter().zip(results) {
+            sheet.note(id, result);
+        }
+        Ok(())
+    }
+}
+
+/// The answer, as it grows.
+struct Sheet {
+    items: JsonWriter,
+    now: Timestamp,
+    count: usize,
+    done: usize,
+}
+
+impl Sheet {
+    fn new(now: Timestamp) -> Self {
+        Self { items: JsonWriter::default(), now, count: 0, done: 0 }
+    }
+
+    fn note(&mut self, id: JobId, result: Result<Applied, Refusal>) {
+        self.count += 1;
+        let now = self.now;
+        let (state, problem) = match result {
+            Ok(applied) => (Some(ShownState::of(&applied.job, now)), None),
+            Err(Refusal::NotFound) => (None, Some(caller::no_job())),
+            Err(refusal) => (None, Some(Problem::from(refusal))),
+        };
+        self.done += usize::from(problem.is_none());
+        self.items.object(|out| {
+            out.key("id").plain(id);
+            out.key("ok").boolean(problem.is_none());
+            if let Some(state) = state {
+                out.key("state").text(state.as_str());
+            }
+            if let Some(problem) = problem {
+                out.key("error");
+                problem.write(out);
+            }
+        });
+    }
+
+    fn answer(self, next: Option<JobId>) -> Response {
+        let items = self.items.into_bytes();
+        let mut out = JsonWriter::with_capacity(items.len() + 128);
+        out.object(|out| {
+            out.key("items").array(|out| {
+                if !items.is_empty() {
+                    out.raw(&items);
+                }
+            });
+            out.key("count").count(self.done);
+            out.key("refused").count(self.count - self.done);
+            out.key("next_cursor").text_or_null(next.map(cursor_text).as_deref());
+        });
+        answer::json(StatusCode::OK, out)
+    }
+}

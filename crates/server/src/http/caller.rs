@@ -1,0 +1,63 @@
+//! Who calls. The one place that decides for which tenant a request acts: there are no keys yet, so whoever
+//! reaches the server may name any tenant.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use tidewheel_api::wire::fault::Code;
+use tidewheel_core::id::JobId;
+use tidewheel_core::names::Tenant;
+
+use super::app::App;
+use super::problem::Problem;
+
+const TENANT_HEADER: &str = "tidewheel-tenant";
+const FETCH_SITE_HEADER: &str = "sec-fetch-site";
+
+/// For whom a request acts.
+pub(super) struct Caller {
+    pub(super) tenant: Tenant,
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        refuse_other_sites(&parts.method, &parts.headers)?;
+        let Some(name) = parts.headers.get(TENANT_HEADER) else {
+            return Ok(Self { tenant: app.default_tenant.clone() });
+        };
+        let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
+        let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
+        let tenant = Tenant::new(name).map_err(|fault| invalid(fault.to_string()))?;
+        Ok(Self { tenant })
+    }
+}
+
+/// A page of another site can make a browser send requests here without asking. Browsers say so.
+fn refuse_other_sites(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let cross = headers.get(FETCH_SITE_HEADER).is_some_and(|site| site == "cross-site");
+    if cross && !method.is_safe() {
+        return Err(Problem::new(Code::CrossSite, "a page of another site may not change anything here"));
+    }
+    Ok(())
+}
+
+/// The job named in the path. What is no id names no job.
+pub(super) struct JobPath(pub(super) JobId);
+
+impl FromRequestParts<Arc<App>> for JobPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| no_job())?;
+        text.parse().map(Self).map_err(|fault| Problem::new(Code::JobNotFound, ToString::to_string(&fault)))
+    }
+}
+
+/// The answer for a job that is not there, or is another tenant's: the two look the same.
+pub(super) fn no_job() -> Problem {
+    Problem::new(Code::JobNotFound, "there is no such job")
+}

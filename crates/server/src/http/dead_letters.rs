@@ -1,0 +1,98 @@
+//! Dead letters: jobs that were given up and wait to be replayed or discarded.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::filter::{JobFilter, ShownState};
+use tidewheel_api::wire::order_request::{BulkRequest, ReplayRequest, Which};
+use tidewheel_api::wire::query;
+use tidewheel_core::job::{Command, State as JobState};
+use tidewheel_core::time::Timestamp;
+
+use super::answer;
+use super::app::App;
+use super::body::Text;
+use super::bulk::Bulk;
+use super::caller::{Caller, JobPath};
+use super::jobs::change::{changed, order, whole};
+use super::jobs::read::{page, read_query};
+use super::problem::Problem;
+
+const DEAD: &[JobState] = &[JobState::Dead];
+
+/// `GET /v1/dead-letters`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Problem> {
+    let mut query = read_query(text.as_deref(), query::DEAD_LIST)?;
+    query.filter.states = vec![ShownState::Stored(JobState::Dead)];
+    page(&app, &caller.tenant, query).await
+}
+
+/// `POST /v1/dead-letters/{id}/replay`
+pub(super) async fn replay(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JobPath(id): JobPath,
+    body: Text,
+) -> Result<Response, Problem> {
+    let request = whole(|faults| ReplayRequest::read(&body.text, app.now(), &app.targets, faults))?;
+    let ReplayRequest { run_at, payload, target } = request;
+    changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }).await
+}
+
+/// `POST /v1/dead-letters/replay`
+pub(super) async fn replay_many(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Text,
+) -> Result<Response, Problem> {
+    let mut request = whole(|faults| BulkRequest::read_run(&body.text, app.now(), faults))?;
+    only_dead(&mut request)?;
+    let command = |run_at: Timestamp| Command::Replay { run_at, payload: None, target: None };
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command }.run().await
+}
+
+/// `DELETE /v1/dead-letters/{id}`
+pub(super) async fn discard(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JobPath(id): JobPath,
+) -> Result<Response, Problem> {
+    order(&app, &caller.tenant, id, Command::Discard).await?;
+    Ok(answer::no_content())
+}
+
+/// `DELETE /v1/dead-letters`
+pub(super) async fn discard_many(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Problem> {
+    let query = read_query(text.as_deref(), query::DEAD_DISCARD)?;
+    if query.filter == JobFilter::default() && !query.all {
+        let detail = "say which dead letters: give a filter, or `all=true` for all of them";
+        return Err(Problem::new(Code::InvalidParameter, detail));
+    }
+    let which = Which::Matching { filter: query.filter, cursor: query.cursor };
+    let request = BulkRequest { which, run_at: app.now(), rate: None };
+    let command = |_: Timestamp| Command::Discard;
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command }.run().await
+}
+
+/// A filter here is for dead letters; one that asks for other states was not meant.
+fn only_dead(request: &mut BulkRequest) -> Result<(), Problem> {
+    if let Which::Matching { filter, .. } = &mut request.which
+        && filter.states.iter().any(|state| *state != ShownState::Stored(JobState::Dead))
+    {
+        return Err(Problem::new(
+            Code::InvalidValue,
+            "dead letters are in the state `dead`; leave `state` out",
+        ));
+    }
+    Ok(())
+}

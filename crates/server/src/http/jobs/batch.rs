@@ -1,0 +1,216 @@
+//! Taking many jobs in. The body is read as it arrives and never held as a whole; the jobs read from it are,
+//! because all of them or none are taken in.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_api::wire::job_request::JobReader;
+use tidewheel_api::wire::query::{self, Query};
+use tidewheel_api::wire::split::{SplitLimits, Splitter};
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::id::JobId;
+use tidewheel_core::limits::BATCH_COUNT_MAX;
+use tidewheel_core::names::{Tenant, check_idempotency_key};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{OnConflict, Submission, Submitted};
+
+use super::submit::{conflict, submission};
+use crate::http::answer;
+use crate::http::app::{App, Targets, to_the_end};
+use crate::http::body::{Intake, is_lines};
+use crate::http::caller::Caller;
+use crate::http::idempotency::header_key;
+use crate::http::problem::{Problem, refuse_faults};
+
+/// Faults told of one item when items are answered for one by one.
+const ITEM_FAULTS_MAX: usize = 5;
+/// About what one item of the answer takes.
+const ITEM_BYTES: usize = 64;
+
+/// `POST /v1/jobs/batch`
+pub(crate) async fn many(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    RawQuery(text): RawQuery,
+    request: Request,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    let mut faults = Faults::default();
+    let query = Query::read(text.as_deref().unwrap_or_default(), query::BATCH, &mut faults);
+    refuse_faults(faults)?;
+    let key = header_key(request.headers())?;
+    let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
+    let mut splitter =
+        if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
+    let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
+    let mut batch = Batch::new(&app, &caller.tenant, key, query.partial);
+    while let Some(bytes) = intake.next().await? {
+        if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
+            intake.discard().await;
+            return Err(fault.into());
+        }
+    }
+    splitter.finish(&mut |item| batch.add(item))?;
+    let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
+    let Batch { submissions, items, faults, .. } = batch;
+    refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
+
+    let ids: Vec<JobId> = submissions.iter().map(|submission| submission.job.id).collect();
+    let engine = app.engine.clone();
+    let on_conflict = if query.partial { OnConflict::KeepOthers } else { OnConflict::KeepNone };
+    let answers = to_the_end(async move { engine.submit(submissions, on_conflict).await }).await??;
+    drop(intake);
+    if query.partial {
+        return Ok(answer_each(items, &ids, &answers));
+    }
+    refuse_conflicts(&answers).map_err(|problem| problem.under(prefix))?;
+    Ok(answer_all(&ids, &answers))
+}
+
+/// The jobs read so far.
+struct Batch<'a> {
+    app: &'a App,
+    tenant: &'a Tenant,
+    reader: JobReader<'a, Targets>,
+    now: Timestamp,
+    key: Option<Arc<str>>,
+    partial: bool,
+    submissions: Vec<Submission>,
+    /// What is wrong with the whole.
+    faults: Faults,
+    /// For each item, when they are answered for one by one: `None` if it goes to the store.
+    items: Vec<Option<Problem>>,
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(app: &'a App, tenant: &'a Tenant, key: Option<Arc<str>>, partial: bool) -> Self {
+        let now = app.now();
+        let reader = JobReader::new(now, &app.targets);
+        let (submissions, items) = (Vec::new(), Vec::new());
+        Self {
+            app,
+            tenant,
+            reader,
+            now,
+            key,
+            partial,
+            submissions,
+            faults: Faults::default(),
+            items,
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, item: &[u8]) {
+        let index = self.count;
+        self.count += 1;
+        if !self.partial {
+            let mut faults = std::mem::take(&mut self.faults);
+            self.read(item, index, &At::ROOT.item(index), &mut faults);
+            self.faults = faults;
+            return;
+        }
+        let mut faults = Faults::default();
+        self.read(item, index, &At::ROOT, &mut faults);
+        let problem = (!faults.is_empty()).then(|| Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX));
+        self.items.push(problem);
+    }
+
+    fn read(&mut self, item: &[u8], index: usize, at: &At<'_>, faults: &mut Faults) {
+        let Ok(text) = std::str::from_utf8(item) else {
+            faults.add(Code::MalformedJson, at, "the job is not UTF-8");
+            return;
+        };
+        let Some(request) = self.reader.read(text, at, faults) else { return };
+        let key = match (&request.idempotency_key, &self.key) {
+            (Some(own), _) => Some(Arc::clone(own)),
+            (None, Some(batch)) => {
+                let key = format!("{batch}:{index}");
+                if let Err(fault) = check_idempotency_key(&key) {
+                    faults.add(
+                        Code::InvalidValue,
+                        at,
+                        format!("the header Idempotency-Key with `:{index}`: {fault}"),
+                    );
+                    return;
+                }
+                Some(Arc::from(key))
+            }
+            (None, None) => None,
+        };
+        self.submissions.push(submission(self.app, self.tenant, request, key, self.now));
+    }
+}
+
+fn refuse_conflicts(answers: &[Submitted]) -> Result<(), Problem> {
+    let mut faults = Faults::default();
+    for (index, answer) in answers.iter().enumerate() {
+        if let Submitted::Conflict(first) = answer {
+            let detail = format!("the key belongs to {first}, which was submitted with a different body");
+            let item = At::ROOT.item(index);
+            faults.add(Code::IdempotencyConflict, &item.field("idempotency_key"), detail);
+        }
+    }
+    refuse_faults(faults)
+}
+
+fn answer_all(ids: &[JobId], answers: &[Submitted]) -> Response {
+    let mut out = JsonWriter::with_capacity(ITEM_BYTES * ids.len() + 64);
+    out.object(|out| {
+        out.key("jobs").array(|out| {
+            for (id, answer) in ids.iter().zip(answers) {
+                write_taken(out, *id, *answer);
+            }
+        });
+        out.key("count").count(ids.len());
+    });
+    answer::json(StatusCode::CREATED, out)
+}
+
+/// Answers for each item: taken, or why not. Nothing taken at all is not `201`.
+fn answer_each(items: Vec<Option<Problem>>, ids: &[JobId], answers: &[Submitted]) -> Response {
+    let mut stored = ids.iter().zip(answers);
+    let (mut taken, mut refused) = (0, 0);
+    let mut out = JsonWriter::with_capacity(ITEM_BYTES * items.len() + 64);
+    out.object(|out| {
+        out.key("jobs").array(|out| {
+            for item in items {
+                let problem = match item {
+                    Some(problem) => problem,
+                    None => match stored.next() {
+                        Some((_, Submitted::Conflict(first))) => conflict(*first),
+                        Some((id, answer)) => {
+                            taken += 1;
+                            write_taken(out, *id, *answer);
+                            continue;
+                        }
+                        None => Problem::new(Code::Internal, "the store did not answer for the job"),
+                    },
+                };
+                refused += 1;
+                out.object(|out| {
+                    out.key("error");
+                    problem.write(out);
+                });
+            }
+        });
+        out.key("count").count(taken);
+        out.key("refused").count(refused);
+    });
+    answer::json(if taken > 0 { StatusCode::CREATED } else { StatusCode::OK }, out)
+}
+
+fn write_taken(out: &mut JsonWriter, id: JobId, answer: Submitted) {
+    let (id, duplicate) = match answer {
+        Submitted::New => (id, false),
+        Submitted::Duplicate(first) | Submitted::Conflict(first) => (first, true),
+    };
+    out.object(|out| {
+        out.key("id").plain(id);
+        out.key("duplicate").boolean(duplicate);
+    });
+}

@@ -1,0 +1,128 @@
+//! Taking one job in.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
+use tidewheel_api::wire::filter::ShownState;
+use tidewheel_api::wire::job_request::{JobReader, JobRequest};
+use tidewheel_api::wire::write::{self, JsonWriter};
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, Spec};
+use tidewheel_core::limits::IDEMPOTENCY_WINDOW_MS;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
+
+use crate::http::answer;
+use crate::http::app::{App, to_the_end};
+use crate::http::body::Text;
+use crate::http::caller::Caller;
+use crate::http::idempotency::{choose_key, fingerprint, header_key};
+use crate::http::problem::{Problem, refuse_faults};
+
+/// `POST /v1/jobs`
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Text,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    let now = app.now();
+    let header_key = header_key(&headers)?;
+    let mut faults = Faults::default();
+    let request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
+    let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
+    let key = choose_key(body_key, header_key.as_ref(), &mut faults);
+    refuse_faults(faults)?;
+    let request =
+        request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
+
+    let submission = submission(&app, &caller.tenant, request, key.clone(), now);
+    let job = submission.job.clone();
+    let engine = app.engine.clone();
+    let answers =
+        to_the_end(async move { engine.submit(vec![submission], OnConflict::KeepOthers).await }).await??;
+    match answers.first() {
+        Some(Submitted::New) => Ok(created(&job)),
+        Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, *id, key.as_deref()).await,
+        Some(Submitted::Conflict(id)) => Err(conflict(*id)),
+        None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
+    }
+}
+
+/// A job as it goes to the store.
+pub(super) fn submission(
+    app: &App,
+    tenant: &Tenant,
+    request: JobRequest,
+    key: Option<Arc<str>>,
+    now: Timestamp,
+) -> Submission {
+    let claim = key.clone().map(|key| IdempotencyClaim {
+        key,
+        fingerprint: fingerprint(&request),
+        until: now.plus_ms(IDEMPOTENCY_WINDOW_MS),
+    });
+    let run_at = request.start.at(now);
+    let spec = Spec {
+        kind: request.kind,
+        payload: request.payload,
+        destination: request.destination,
+        priority: request.priority,
+        retry: request.retry,
+        timeout_ms: request.timeout_ms,
+        expires_at: request.expires_at,
+        idempotency_key: key,
+        labels: request.labels,
+        occurrence: None,
+        created_at: now,
+    };
+    Submission { job: Job::new(tenant.clone(), spec, run_at, app.engine.random().tail()), key: claim }
+}
+
+/// What a key that belongs to another request is answered with.
+pub(super) fn conflict(first: JobId) -> Problem {
+    let detail = format!("the idempotency key belongs to {first}, which was submitted with a different body");
+    let fault = Fault {
+        code: Code::IdempotencyConflict,
+        pointer: "/idempotency_key".to_owned(),
+        detail: detail.clone(),
+    };
+    Problem::new(Code::IdempotencyConflict, detail).with_errors(vec![fault])
+}
+
+fn created(job: &Job) -> Response {
+    let mut out = JsonWriter::with_capacity(256);
+    out.object(|out| {
+        out.key("id").plain(job.id);
+        out.key("state").text(job.status.state.as_str());
+        out.key("run_at").plain(job.status.due_at);
+        write::run_key(out, job);
+        out.key("duplicate").boolean(false);
+    });
+    let mut response = answer::json(StatusCode::CREATED, out);
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/jobs/{}", job.id)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// The first job under the key, as it is now. It may be gone: a dead letter can be discarded within the key's time.
+async fn duplicate(app: &App, tenant: &Tenant, id: JobId, key: Option<&str>) -> Result<Response, Problem> {
+    let first = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
+    let now = app.now();
+    let mut out = JsonWriter::with_capacity(256);
+    out.object(|out| {
+        out.key("id").plain(id);
+        out.key("state").text_or_null(first.as_ref().map(|job| ShownState::of(job, now).as_str()));
+        out.key("run_at").plain(first.as_ref().map_or(id.run_at(), |job| job.status.due_at));
+        out.key("idempotency_key").text_or_null(key);
+        out.key("duplicate").boolean(true);
+    });
+    Ok(answer::json(StatusCode::OK, out))
+}

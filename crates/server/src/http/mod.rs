@@ -1,0 +1,40 @@
+//! The HTTP API.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `routes` | every route, on one screen |
+//! | `app` | what all handlers share |
+//! | `caller` | who calls: the one place that decides for which tenant |
+//! | `body` | reading bodies: bounded in size, in pace and together |
+//! | `idempotency` | keys, and telling a repeat from another request |
+//! | `problem` | every error, in one envelope |
+//! | `answer` | every other answer |
+//! | `walk` | going through a tenant's jobs, page by page |
+//! | `bulk` | one order for many jobs |
+//! | `jobs`, `dead_letters`, `queues`, `attempts`, `health` | the handlers, one noun each |
+//! | `openapi`, `docs` | the API's own description, for programs and for people |
+//! | `access_log` | one line for each request |
+//! | `serve` | connections: how many, how long, how they end |
+
+mod access_log;
+mod answer;
+mod app;
+mod attempts;
+mod body;
+mod bulk;
+mod caller;
+mod dead_letters;
+mod docs;
+mod health;
+mod idempotency;
+mod jobs;
+mod openapi;
+mod problem;
+mod queues;
+mod routes;
+mod serve;
+mod walk;
+
+pub use app::{HttpLimits, HttpParts};
+pub use routes::router;
+pub use serve::{ServeLimits, serve};

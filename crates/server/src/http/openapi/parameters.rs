@@ -1,0 +1,74 @@
+//! Parameters of the API's operations, by name.
+
+use serde_json::{Map, Value, json};
+use tidewheel_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX};
+
+/// Name, place, name on the wire, schema, description.
+type Row = (&'static str, &'static str, &'static str, fn() -> Value, &'static str);
+
+const ROWS: &[Row] = &[
+    ("Tenant", "header", "Tidewheel-Tenant", text, "Whose jobs; `default` without it."),
+    (
+        "IdempotencyKey",
+        "header",
+        "Idempotency-Key",
+        key,
+        "The same key within 24 h makes one job. Of a batch, item number i has the key followed by `:i`, unless it has one of its own.",
+    ),
+    ("JobId", "path", "id", job_id, "The job."),
+    ("Queue", "path", "queue", text, "The queue."),
+    ("Partial", "query", "partial", truth, "Take what can be taken and answer for each item."),
+    ("State", "query", "state", text, "States, separated by commas, as they are shown."),
+    ("Type", "query", "type", text, "Jobs of this type."),
+    ("OfQueue", "query", "queue", text, "Jobs for this queue."),
+    ("Schedule", "query", "schedule", text, "Jobs made by this schedule."),
+    ("Label", "query", "label.KEY", text, "Jobs with this label; may be given for several keys."),
+    ("From", "query", "from", time, "Jobs first set for this instant or later."),
+    ("To", "query", "to", time, "Jobs first set for before this instant."),
+    (
+        "Limit",
+        "query",
+        "limit",
+        limit,
+        "Items on one page. A page may be shorter, even empty, and still have a `next_cursor`.",
+    ),
+    ("Cursor", "query", "cursor", text, "The `next_cursor` of the page before."),
+    ("Payload", "query", "payload", truth, "Whether payloads are shown."),
+    ("All", "query", "all", truth, "Means all of them; needed where no filter is given."),
+];
+
+/// All parameters.
+pub(super) fn all() -> Value {
+    let mut all = Map::new();
+    for (id, place, name, schema, description) in ROWS {
+        let parameter = json!({
+            "name": name, "in": place, "required": *place == "path", "schema": schema(), "description": description,
+        });
+        all.insert((*id).to_owned(), parameter);
+    }
+    Value::Object(all)
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn truth() -> Value {
+    json!({"type": "boolean", "default": false})
+}
+
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+fn key() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX})
+}
+
+fn job_id() -> Value {
+    json!({"type": "string", "pattern": "^job_[0-9A-HJKMNP-TV-Z]{26}$"})
+}
+
+fn limit() -> Value {
+    json!({"type": "integer", "minimum": 1, "maximum": PAGE_COUNT_MAX, "default": PAGE_COUNT_DEFAULT})
+}

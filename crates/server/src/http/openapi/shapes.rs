@@ -1,0 +1,327 @@
+//! The shapes of what goes in and out.
+
+use serde_json::{Map, Value, json};
+use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::filter::ShownState;
+use tidewheel_api::wire::worker_request::{TAKE_COUNT_DEFAULT, TAKE_COUNT_MAX};
+use tidewheel_core::job::{Ending, Priority};
+use tidewheel_core::limits::{
+    ATTEMPTS_COUNT_DEFAULT, ATTEMPTS_COUNT_MAX, BATCH_COUNT_MAX, BULK_IDS_COUNT_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
+};
+
+use super::reference;
+
+/// All shapes, by name.
+pub(super) fn all() -> Value {
+    let mut all = Map::new();
+    for shapes in [scalars(), new_job(), job(), job_answers(), orders(), bulk_answers(), workers(), server()]
+    {
+        if let Value::Object(shapes) = shapes {
+            all.extend(shapes);
+        }
+    }
+    Value::Object(all)
+}
+
+/// An object with these fields and no others.
+fn closed(required: &[&str], properties: Value) -> Value {
+    json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+}
+
+/// An object with at least these fields, all of which are there.
+fn open(properties: Value) -> Value {
+    let required: Vec<String> =
+        properties.as_object().map(|p| p.keys().cloned().collect()).unwrap_or_default();
+    json!({"type": "object", "required": required, "properties": properties})
+}
+
+fn or_null(shape: Value) -> Value {
+    json!({"anyOf": [shape, {"type": "null"}]})
+}
+
+fn described(shape: &str, description: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{shape}"), "description": description})
+}
+
+fn scalars() -> Value {
+    json!({
+        "JobId": {"type": "string", "pattern": "^job_[0-9A-HJKMNP-TV-Z]{26}$", "examples": ["job_01JDQ5M8ZK0000000000000000"]},
+        "Time": {"type": "string", "format": "date-time", "examples": ["2026-12-01T09:00:00.000Z"]},
+        "Duration": {
+            "type": ["string", "number"], "examples": ["90s", "1h30m", "PT90S", 90],
+            "description": "A text such as `90s`, `5m`, `1h30m` or `PT90S`, or a number of seconds.",
+        },
+        "State": {"type": "string", "enum": ShownState::ALL.map(ShownState::as_str)},
+        "Priority": {"type": "string", "enum": Priority::ALL.map(Priority::as_str), "default": Priority::default().as_str()},
+        "Token": {
+            "type": ["integer", "string"],
+            "description": "Proof of the newest claim of a job; rises with every attempt. At most 53 bits. A text of its digits is taken too.",
+        },
+        "Labels": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": LABELS_COUNT_MAX},
+    })
+}
+
+fn new_job() -> Value {
+    json!({
+        "NewJob": closed(&["type"], json!({
+            "type": {"type": "string", "minLength": 1, "maxLength": TYPE_BYTES_MAX, "description": "What the worker or target is to do; visible ASCII."},
+            "payload": {"description": format!("Any JSON, at most {PAYLOAD_BYTES_MAX} bytes as sent, kept byte for byte. `null` when left out.")},
+            "run_at": described("Time", "When to run. Not with `delay`; without either: now. At most a day back and ten years ahead."),
+            "delay": described("Duration", "How much later to run."),
+            "queue": {"type": "string", "default": "default", "description": "Where pull workers take it from. Not with a target."},
+            "target": described("Target", "Where to push it to."),
+            "target_url": {"type": "string", "format": "uri", "description": "Short for `target` with only a `url`."},
+            "priority": reference("Priority"),
+            "retry": reference("Retry"),
+            "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_COUNT_MAX, "description": "Short for `retry` with only `max_attempts`."},
+            "timeout": described("Duration", "How long one attempt may take; 30 s by default, at most a day."),
+            "expires_at": described("Time", "When it is no longer worth starting."),
+            "idempotency_key": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX},
+            "labels": reference("Labels"),
+        })),
+        "Target": closed(&["url"], json!({
+            "url": {"type": "string", "format": "uri", "maxLength": URL_BYTES_MAX},
+            "method": {"type": "string", "default": "POST", "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+            "timeout": described("Duration", "The same as the job's `timeout`."),
+        })),
+        "Retry": closed(&[], json!({
+            "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_COUNT_MAX, "default": ATTEMPTS_COUNT_DEFAULT},
+            "policy": {"type": "string", "enum": ["fixed", "exponential", "exponential_jitter"], "default": "exponential_jitter"},
+            "base": described("Duration", "The first wait; 1 s by default."),
+            "multiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+            "max": described("Duration", "The longest wait; 1 h by default, at most 7 days."),
+        })),
+        "JobBatch": {
+            "anyOf": [
+                {"type": "array", "maxItems": BATCH_COUNT_MAX, "items": reference("NewJob")},
+                closed(&["jobs"], json!({"jobs": {"type": "array", "maxItems": BATCH_COUNT_MAX, "items": reference("NewJob")}})),
+            ],
+        },
+    })
+}
+
+fn job() -> Value {
+    let mut job = open(json!({
+        "id": reference("JobId"),
+        "tenant": {"type": "string"},
+        "type": {"type": "string"},
+        "state": reference("State"),
+        "run_at": described("Time", "When it starts next, or was to."),
+        "created_at": reference("Time"),
+        "priority": reference("Priority"),
+        "retry": reference("Retry"),
+        "timeout": reference("Duration"),
+        "expires_at": or_null(reference("Time")),
+        "idempotency_key": {"type": "string", "description": "The caller's, or the job's id; stable over all attempts."},
+        "labels": reference("Labels"),
+        "attempt": {"type": "integer", "description": "Attempts started so far."},
+        "max_attempts": {"type": "integer"},
+        "last_error": {"type": ["string", "null"]},
+        "result": {"description": "What a worker handed back, as JSON; what a target answered, as text; otherwise null."},
+        "started_at": or_null(reference("Time")),
+        "finished_at": or_null(reference("Time")),
+        "worker": {"type": ["string", "null"]},
+        "lease_until": or_null(reference("Time")),
+        "progress": {"description": "What the worker last said of its progress."},
+        "schedule_id": {"type": ["string", "null"]},
+        "fire_at": described("Time", "Its nominal time."),
+        "catch_up": {"type": "boolean"},
+        "reason": {"type": ["string", "null"], "description": "Why it ended as it did, where the last error does not say it."},
+    }));
+    // There is one of queue and target, and a payload only where it is asked for.
+    for (name, shape) in [
+        ("queue", json!({"type": "string"})),
+        ("target", reference("Target")),
+        ("payload", json!({"description": "As it was sent. Left out of lists and of answers to changes."})),
+    ] {
+        if let Some(properties) = job.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(name.to_owned(), shape);
+        }
+    }
+    json!({ "Job": job })
+}
+
+fn job_answers() -> Value {
+    let next_cursor = json!({"type": ["string", "null"]});
+    let attempt_states: Vec<_> = std::iter::once("running").chain(Ending::ALL.map(Ending::as_str)).collect();
+    json!({
+        "SubmittedJob": open(json!({
+            "id": reference("JobId"),
+            "state": or_null(reference("State")),
+            "run_at": reference("Time"),
+            "idempotency_key": {"type": "string"},
+            "duplicate": {"type": "boolean"},
+        })),
+        "SubmittedBatch": {
+            "type": "object",
+            "required": ["jobs", "count"],
+            "properties": {
+                "jobs": {"type": "array", "items": {"type": "object", "properties": {
+                    "id": reference("JobId"),
+                    "duplicate": {"type": "boolean"},
+                    "error": described("Problem", "With `partial=true`: why this one was not taken in."),
+                }}},
+                "count": {"type": "integer", "description": "Jobs taken in, duplicates included."},
+                "refused": {"type": "integer", "description": "With `partial=true`: jobs not taken in."},
+            },
+        },
+        "JobPage": open(json!({"items": {"type": "array", "items": reference("Job")}, "next_cursor": next_cursor})),
+        "JobCount": {
+            "type": "object",
+            "required": ["count", "complete"],
+            "properties": {
+                "count": {"type": "integer"},
+                "complete": {"type": "boolean", "description": "Whether all jobs were looked at."},
+                "counts": {"type": "object", "additionalProperties": {"type": "integer"}, "description": "By state, where only states are asked for."},
+                "total": {"type": "integer"},
+            },
+        },
+        "AttemptPage": open(json!({"items": {"type": "array", "items": reference("Attempt")}, "next_cursor": next_cursor})),
+        "Attempt": open(json!({
+            "attempt": {"type": "integer", "minimum": 1},
+            "state": {"type": "string", "enum": attempt_states},
+            "worker": {"type": "string"},
+            "started_at": reference("Time"),
+            "finished_at": or_null(reference("Time")),
+            "status_code": {"type": ["integer", "null"], "description": "What the target answered with."},
+            "detail": {"type": "string", "description": "An excerpt of the answer, the result or the error."},
+            "lease_until": or_null(reference("Time")),
+            "progress": {},
+        })),
+        "Explanation": open(json!({
+            "id": reference("JobId"),
+            "state": reference("State"),
+            "waits_for": {
+                "type": ["string", "null"],
+                "description": "One of `time`, `retry`, `scan`, `backlog`, `promotion`, `turn`, `worker`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
+            },
+            "detail": {"type": "string"},
+            "expected_start": or_null(reference("Time")),
+            "run_at": reference("Time"),
+            "now": reference("Time"),
+            "attempt": {"type": "integer"},
+            "max_attempts": {"type": "integer"},
+            "failures": {"type": "integer", "description": "Failures that count against `max_attempts`."},
+        })),
+    })
+}
+
+fn orders() -> Value {
+    let ids = json!({"type": "array", "maxItems": BULK_IDS_COUNT_MAX, "items": reference("JobId")});
+    let cursor = json!({"type": "string", "description": "The `next_cursor` of the call before."});
+    json!({
+        "JobPatch": closed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration"), "priority": reference("Priority")})),
+        "Restart": closed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration")})),
+        "Replay": closed(&[], json!({
+            "run_at": reference("Time"),
+            "delay": reference("Duration"),
+            "payload": {"description": "Another payload; `null` is one too."},
+            "target": described("Target", "Another target; the job keeps its timeout."),
+            "target_url": {"type": "string", "format": "uri"},
+        })),
+        "Filter": closed(&[], json!({
+            "state": {"type": ["string", "array"], "items": {"type": "string"}},
+            "type": {"type": "string"},
+            "queue": {"type": "string"},
+            "schedule": {"type": "string"},
+            "labels": reference("Labels"),
+            "from": reference("Time"),
+            "to": reference("Time"),
+        })),
+        "Bulk": closed(&[], json!({"ids": ids, "filter": reference("Filter"), "cursor": cursor})),
+        "BulkRestart": closed(&[], json!({
+            "ids": ids,
+            "filter": reference("Filter"),
+            "cursor": cursor,
+            "run_at": described("Time", "When the first one starts; now by default."),
+            "delay": reference("Duration"),
+            "rate": {"type": "number", "description": "Jobs per second; without it all start at once.", "exclusiveMinimum": 0, "maximum": 100_000},
+        })),
+    })
+}
+
+fn bulk_answers() -> Value {
+    json!({
+        "BulkAnswer": open(json!({
+            "items": {"type": "array", "items": {"type": "object", "required": ["id", "ok"], "properties": {
+                "id": reference("JobId"),
+                "ok": {"type": "boolean"},
+                "state": reference("State"),
+                "error": reference("Problem"),
+            }}},
+            "count": {"type": "integer", "description": "Jobs for which it was done."},
+            "refused": {"type": "integer"},
+            "next_cursor": {"type": ["string", "null"]},
+        })),
+    })
+}
+
+fn workers() -> Value {
+    json!({
+        "Take": closed(&[], json!({
+            "worker": {"type": "string", "description": "Who asks."},
+            "max": {"type": "integer", "minimum": 1, "maximum": TAKE_COUNT_MAX, "default": TAKE_COUNT_DEFAULT},
+            "wait": described("Duration", "How long to wait for the first; not at all by default, at most 1 min."),
+            "lease": described("Duration", "How long the jobs are safe from others; 30 s by default, from 1 s to a day."),
+        })),
+        "TakenJobs": open(json!({"jobs": {"type": "array", "items": reference("TakenJob")}})),
+        "TakenJob": open(json!({
+            "id": reference("JobId"),
+            "tenant": {"type": "string"},
+            "type": {"type": "string"},
+            "payload": {},
+            "attempt": {"type": "integer", "minimum": 1},
+            "max_attempts": {"type": "integer"},
+            "token": reference("Token"),
+            "idempotency_key": {"type": "string"},
+            "run_at": reference("Time"),
+            "created_at": reference("Time"),
+            "queue": {"type": "string"},
+            "priority": reference("Priority"),
+            "timeout": reference("Duration"),
+            "expires_at": or_null(reference("Time")),
+            "labels": reference("Labels"),
+            "lease_until": or_null(reference("Time")),
+            "schedule_id": {"type": ["string", "null"]},
+            "fire_at": reference("Time"),
+            "catch_up": {"type": "boolean"},
+        })),
+        "Heartbeat": closed(&["token"], json!({
+            "token": reference("Token"),
+            "extend": described("Duration", "How long the lease holds from now; 30 s by default. A lease is never shortened."),
+            "progress": {"description": "Any JSON, at most 8,192 bytes."},
+        })),
+        "Outcome": closed(&["token", "status"], json!({
+            "token": reference("Token"),
+            "status": {"type": "string", "enum": ["succeeded", "failed", "snoozed", "cancelled"]},
+            "result": {"description": "Any JSON, at most 8,192 bytes."},
+            "error": {"description": "A text, or any JSON; the first 2,048 bytes are kept."},
+            "retryable": {"type": "boolean", "default": true},
+            "retry_after": described("Duration", "Not before this has passed; of a snooze, how much later (30 s by default)."),
+        })),
+    })
+}
+
+fn server() -> Value {
+    json!({
+        "Status": open(json!({"status": {"type": "string"}})),
+        "Problem": {
+            "type": "object",
+            "required": ["type", "title", "status", "detail", "code"],
+            "properties": {
+                "type": {"type": "string", "format": "uri-reference"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string"},
+                "code": {"type": "string", "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
+                "errors": {"type": "array", "items": open(json!({
+                    "pointer": {"type": "string", "description": "Where in the body, as a JSON pointer."},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                }))},
+            },
+        },
+    })
+}

@@ -1,0 +1,165 @@
+//! Every error, in one envelope: RFC 9457, `application/problem+json`.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use tidewheel_api::wire::fault::{Code, Fault, Faults};
+use tidewheel_api::wire::split::SplitFault;
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::job::Rejection;
+use tidewheel_store::{Error, Refusal};
+
+/// When to come back after a fault that passes by itself.
+const RETRY_SOON_S: u32 = 1;
+/// When to come back after a fault that somebody must mend.
+const RETRY_LATER_S: u32 = 15;
+
+/// An answer that is an error.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    code: Code,
+    detail: String,
+    errors: Vec<Fault>,
+}
+
+impl Problem {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { status, code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    /// What is wrong with a request. Several kinds of faults together have one code; the worst decides the status.
+    pub(super) fn from_faults(faults: Faults) -> Self {
+        let count = faults.count();
+        let errors = faults.into_list();
+        let Some(first) = errors.first() else {
+            return Self::new(Code::Internal, "a request was refused without a reason");
+        };
+        let alike = errors.iter().all(|fault| fault.code == first.code);
+        let code = if alike { first.code } else { Code::InvalidRequest };
+        let detail = match count {
+            1 => first.detail.clone(),
+            _ => format!("{count} things are wrong; the first: {}", first.detail),
+        };
+        let mut problem = Self::new(code, detail);
+        for status in [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE] {
+            if errors.iter().any(|fault| fault.code.status() == status.as_u16()) {
+                problem.status = status;
+            }
+        }
+        problem.errors = errors;
+        problem
+    }
+
+    pub(super) fn with_errors(mut self, errors: Vec<Fault>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// Says that the faults lie under this pointer.
+    pub(super) fn under(mut self, pointer: &str) -> Self {
+        for fault in &mut self.errors {
+            fault.pointer.insert_str(0, pointer);
+        }
+        self
+    }
+
+    /// Keeps only the first few faults: there may be thousands of problems in one answer.
+    pub(super) fn shortened(mut self, faults_max: usize) -> Self {
+        self.errors.truncate(faults_max);
+        self
+    }
+
+    fn retry_after_s(&self) -> Option<u32> {
+        let passes = [Code::StoreUnavailable, Code::Draining, Code::Overloaded].contains(&self.code);
+        let seconds = if passes { RETRY_SOON_S } else { RETRY_LATER_S };
+        (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(seconds)
+    }
+
+    /// Writes it where it is one of many.
+    pub(super) fn write(&self, out: &mut JsonWriter) {
+        out.object(|out| {
+            out.key("type").text(&format!("/docs/errors#{}", self.code.as_str()));
+            out.key("title").text(self.code.title());
+            out.key("status").number(self.status.as_u16());
+            out.key("detail").text(&self.detail);
+            out.key("code").text(self.code.as_str());
+            if !self.errors.is_empty() {
+                out.key("errors").array(|out| {
+                    for fault in &self.errors {
+                        out.object(|out| {
+                            out.key("pointer").text(&fault.pointer);
+                            out.key("code").text(fault.code.as_str());
+                            out.key("detail").text(&fault.detail);
+                        });
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut out = JsonWriter::with_capacity(256);
+        self.write(&mut out);
+        let mut response = Response::new(out.into_bytes().into());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = self.retry_after_s() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// Nothing wrong is `Ok`.
+pub(super) fn refuse_faults(faults: Faults) -> Result<(), Problem> {
+    if faults.is_empty() { Ok(()) } else { Err(Problem::from_faults(faults)) }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Unavailable(_) | Error::Fenced => Code::StoreUnavailable,
+            Error::Full(_) => Code::StoreFull,
+            Error::Poisoned(_) => Code::StoreReadOnly,
+            Error::Closed => Code::Draining,
+            Error::Corrupt(_) => {
+                tracing::error!(%error, "the store holds something unreadable");
+                return Self::new(Code::Internal, "the server failed; its log says more");
+            }
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::NotFound => Code::JobNotFound,
+            Refusal::Rejected(Rejection::StaleToken) => Code::StaleToken,
+            Refusal::Rejected(Rejection::Running) => Code::JobRunning,
+            Refusal::Rejected(Rejection::Finished(_)) => Code::JobFinished,
+            Refusal::Rejected(Rejection::NotFinished(_)) => Code::JobNotFinished,
+            Refusal::Rejected(Rejection::NotDead(_)) => Code::NotADeadLetter,
+            Refusal::Rejected(Rejection::TooManyAttempts) => Code::TooManyAttempts,
+            Refusal::Rejected(Rejection::NotDue | Rejection::LeaseHolds) => Code::JobConflict,
+        };
+        Self::new(code, refusal.to_string())
+    }
+}
+
+impl From<SplitFault> for Problem {
+    fn from(fault: SplitFault) -> Self {
+        let code = match fault {
+            SplitFault::TooManyItems(_) => Code::BatchTooLarge,
+            SplitFault::ItemTooLarge { .. } => Code::BodyTooLarge,
+            SplitFault::Structure { .. } | SplitFault::Unfinished | SplitFault::Empty => Code::MalformedJson,
+        };
+        Self::new(code, fault.to_string())
+    }
+}

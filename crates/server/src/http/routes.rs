@@ -1,0 +1,98 @@
+//! Every route, on one screen. Each of [`v1`] answers under `/v1` and under `/api/v1`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::OriginalUri;
+use axum::routing::{MethodRouter, delete, get, patch, post};
+use tidewheel_api::wire::fault::Code;
+
+use super::app::{App, HttpParts};
+use super::problem::Problem;
+use super::{access_log, attempts, dead_letters, docs, health, jobs, queues};
+
+/// A route: its method, its path and who answers.
+struct Route {
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the OpenAPI document to it"))]
+    method: &'static str,
+    path: &'static str,
+    handler: MethodRouter<Arc<App>>,
+}
+
+fn v1() -> Vec<Route> {
+    vec![
+        on("post", "/jobs", post(jobs::submit::one)),
+        on("post", "/jobs/batch", post(jobs::batch::many)),
+        on("get", "/jobs", get(jobs::read::list)),
+        on("get", "/jobs/count", get(jobs::read::count)),
+        on("get", "/jobs/{id}", get(jobs::read::one)),
+        on("patch", "/jobs/{id}", patch(jobs::change::amend)),
+        on("get", "/jobs/{id}/attempts", get(jobs::read::attempts)),
+        on("get", "/jobs/{id}/explain", get(jobs::explain::explain)),
+        on("post", "/jobs/{id}/cancel", post(jobs::change::cancel)),
+        on("post", "/jobs/{id}/run", post(jobs::change::run_now)),
+        on("post", "/jobs/{id}/retry", post(jobs::change::rerun)),
+        on("post", "/jobs/cancel", post(jobs::change::cancel_many)),
+        on("post", "/jobs/retry", post(jobs::change::rerun_many)),
+        on("post", "/queues/{queue}/take", post(queues::take)),
+        on("post", "/jobs/{id}/heartbeat", post(attempts::heartbeat)),
+        on("post", "/jobs/{id}/outcome", post(attempts::outcome)),
+        on("get", "/dead-letters", get(dead_letters::list)),
+        on("delete", "/dead-letters", delete(dead_letters::discard_many)),
+        on("delete", "/dead-letters/{id}", delete(dead_letters::discard)),
+        on("post", "/dead-letters/{id}/replay", post(dead_letters::replay)),
+        on("post", "/dead-letters/replay", post(dead_letters::replay_many)),
+    ]
+}
+
+fn unversioned() -> Vec<Route> {
+    vec![
+        on("get", "/healthz", get(health::healthz)),
+        on("get", "/readyz", get(health::readyz)),
+        on("get", "/metrics", get(health::metrics)),
+        on("get", "/openapi.json", get(docs::openapi)),
+        on("get", "/docs", get(docs::page)),
+        on("get", "/docs/errors", get(docs::errors)),
+    ]
+}
+
+fn on(method: &'static str, path: &'static str, handler: MethodRouter<Arc<App>>) -> Route {
+    Route { method, path, handler }
+}
+
+/// Everything, as the OpenAPI document must name it: method and path.
+#[cfg(test)]
+pub(super) fn all() -> Vec<(&'static str, String)> {
+    let versioned = v1().into_iter().map(|route| (route.method, format!("/v1{}", route.path)));
+    versioned.chain(unversioned().into_iter().map(|route| (route.method, route.path.to_owned()))).collect()
+}
+
+/// The whole API.
+pub fn router(parts: HttpParts) -> Router {
+    let app = Arc::new(App::new(parts));
+    let mut router = Router::new();
+    for route in unversioned() {
+        router = router.route(route.path, route.handler);
+    }
+    for route in v1() {
+        for prefix in ["/v1", "/api/v1"] {
+            router = router.route(&format!("{prefix}{}", route.path), route.handler.clone());
+        }
+    }
+    let clock = Arc::clone(app.engine.clock());
+    router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app).layer(
+        axum::middleware::from_fn(move |request, next| access_log::log(Arc::clone(&clock), request, next)),
+    )
+}
+
+async fn refuse_method(method: http::Method, OriginalUri(uri): OriginalUri) -> Problem {
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("{} does not answer {method}; see the header `Allow`", uri.path()),
+    )
+}
+
+async fn refuse_path(OriginalUri(uri): OriginalUri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(Code::NotFound, format!("nothing is served at {path}; /docs says what is"))
+}

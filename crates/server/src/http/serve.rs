@@ -1,0 +1,216 @@
+//! Connections: how many, how long, how they end. HTTP/1.1 and HTTP/2 without TLS on one port.
+//!
+//! A connection without a request costs memory whether it is idle, sends a byte now and then, or does not read its
+//! answer, so there is one rule for all of these: a connection on which no request was answered or worked on for
+//! [`ServeLimits::idle_timeout`] is closed, at the latest after twice that time.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+/// Pause after the machine refused a connection, mostly for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What connections may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServeLimits {
+    /// Connections at once; further ones wait in the system's queue.
+    pub connections_max: usize,
+    /// How long a connection may be without a request.
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take, counted from the end of the one before.
+    pub head_timeout: Duration,
+    /// Bytes of a request's head.
+    pub head_bytes_max: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// How long requests may go on after the server was asked to stop.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 12_000,
+            idle_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(60),
+            head_bytes_max: 32 * 1_024,
+            streams_max: 128,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How far the stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Requests under way may end.
+    Draining,
+    /// Nothing may go on.
+    Over,
+}
+
+/// Serves `app` until `stop`, then lets requests under way end, at most [`ServeLimits::drain_timeout`] long.
+pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop: impl Future<Output = ()>) {
+    let connections_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
+    let seats = Arc::new(Semaphore::new(limits.connections_max));
+    let (phases, phase) = watch::channel(Phase::Open);
+    let builder = Arc::new(builder(&limits));
+    let mut stop = pin!(stop);
+    loop {
+        let seated = async {
+            // Never closed, so there is always a seat in the end.
+            let seat = Arc::clone(&seats).acquire_owned().await.ok();
+            (seat, listener.accept().await)
+        };
+        let (seat, accepted) = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            seated = seated => seated,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let (builder, app, phase) = (Arc::clone(&builder), app.clone(), phase.clone());
+                tokio::spawn(async move {
+                    converse(stream, &builder, app, phase, limits.idle_timeout).await;
+                    drop(seat);
+                });
+            }
+            Err(fault) => pause_after(&fault).await,
+        }
+    }
+    drop(listener);
+    phases.send_replace(Phase::Draining);
+    if tokio::time::timeout(limits.drain_timeout, seats.acquire_many(connections_max)).await.is_err() {
+        let left = limits.connections_max.saturating_sub(seats.available_permits());
+        tracing::warn!(connections = left, "requests were still under way when the time to stop was over");
+    }
+    phases.send_replace(Phase::Over);
+}
+
+fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(limits.head_bytes_max)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+        .initial_stream_window_size(256 * 1_024)
+        .initial_connection_window_size(1_024 * 1_024)
+        .keep_alive_interval(limits.idle_timeout)
+        .keep_alive_timeout(limits.head_timeout);
+    builder
+}
+
+/// A connection that failed before it was accepted is nobody's trouble; a machine without descriptors is, for a while.
+async fn pause_after(fault: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if [ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&fault.kind()) {
+        return;
+    }
+    tracing::warn!(error = %fault, "a connection could not be accepted");
+    drop(tokio::time::timeout(ACCEPT_PAUSE, std::future::pending::<()>()).await);
+}
+
+async fn converse(
+    stream: TcpStream,
+    builder: &Builder<TokioExecutor>,
+    app: Router,
+    mut phase: watch::Receiver<Phase>,
+    idle_timeout: Duration,
+) {
+    if let Err(fault) = stream.set_nodelay(true) {
+        tracing::debug!(error = %fault, "a connection was gone before it began");
+        return;
+    }
+    let activity = Arc::new(Activity::default());
+    let service = Counted { app, activity: Arc::clone(&activity) };
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut answered_before = 0;
+    loop {
+        tokio::select! {
+            biased;
+            ended = tokio::time::timeout(idle_timeout, connection.as_mut()) => match ended {
+                Ok(Ok(())) => return,
+                Ok(Err(fault)) => {
+                    tracing::debug!(error = %fault, "a connection broke off");
+                    return;
+                }
+                Err(_) => {
+                    let answered = activity.answered.load(Ordering::Relaxed);
+                    if activity.under_way.load(Ordering::Relaxed) == 0 && answered == answered_before {
+                        return;
+                    }
+                    answered_before = answered;
+                }
+            },
+            changed = phase.changed() => match (changed, *phase.borrow()) {
+                (Ok(()), Phase::Open) => {}
+                (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
+                (Ok(()), Phase::Over) | (Err(_), _) => return,
+            },
+        }
+    }
+}
+
+/// What happens on one connection.
+#[derive(Default)]
+struct Activity {
+    under_way: AtomicUsize,
+    answered: AtomicU64,
+}
+
+/// A request under way.
+struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.answered.fetch_add(1, Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Counted {
+    app: Router,
+    activity: Arc<Activity>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Counted {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (mut app, under_way) = (self.app.clone(), UnderWay::begin(&self.activity));
+        Box::pin(async move {
+            let answer = tower_service::Service::call(&mut app, request).await;
+            drop(under_way);
+            answer
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Delivers claimed jobs by HTTP: makes the request a target receives, and turns its answer into an outcome.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use rustc_hash::FxHashMap;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Destination, Failure, Finding, Job, Target};
+use tokio::task::AbortHandle;
+
+use super::{PushReport, PushRequest, Pusher, Verdict};
+use crate::clock::Clock;
+use crate::engine::{Deliver, Report, Reports};
+use crate::random::Random;
+
+const JOB_ID: HeaderName = HeaderName::from_static("tidewheel-job-id");
+const TYPE: HeaderName = HeaderName::from_static("tidewheel-type");
+const ATTEMPT: HeaderName = HeaderName::from_static("tidewheel-attempt");
+const FENCING_TOKEN: HeaderName = HeaderName::from_static("tidewheel-fencing-token");
+const FIRE_AT: HeaderName = HeaderName::from_static("tidewheel-fire-at");
+const RUN_AT: HeaderName = HeaderName::from_static("tidewheel-run-at");
+const CATCH_UP: HeaderName = HeaderName::from_static("tidewheel-catch-up");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Delivers by HTTP.
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "made of trait objects")]
+pub struct PushDeliverer {
+    pusher: Pusher,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    /// Requests under way, so that a job called off can be stopped.
+    under_way: Arc<Mutex<FxHashMap<JobId, AbortHandle>>>,
+}
+
+impl PushDeliverer {
+    /// Delivers through `pusher`.
+    #[must_use]
+    pub fn new(pusher: Pusher, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self { pusher, clock, random, under_way: Arc::default() }
+    }
+
+    async fn push(&self, job: &Job, target: &Target) -> Command {
+        let token = job.status.token;
+        let report = match request(job, target) {
+            Ok(mut request) => {
+                request.now = self.clock.now();
+                self.pusher.push(request).await
+            }
+            Err(excerpt) => PushReport { verdict: Verdict::Refused, status: None, excerpt, timed_out: false },
+        };
+        let finding = Finding { status_code: report.status, detail: report.excerpt.into_boxed_str() };
+        let (retryable, retry_after_ms) = match report.verdict {
+            Verdict::Done => return Command::Succeed { token, finding },
+            Verdict::Accepted { lease } => return Command::Detach { token, lease_ms: millis(lease) },
+            Verdict::Retry { after } => (true, after.map(millis)),
+            Verdict::Dead | Verdict::Refused => (false, None),
+        };
+        let jitter = self.random.jitter();
+        let timed_out = report.timed_out;
+        Command::Fail { token, failure: Failure { finding, retryable, timed_out, retry_after_ms, jitter } }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<JobId, AbortHandle>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deliver for PushDeliverer {
+    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+        for job in jobs {
+            let Destination::Target(target) = &job.spec.destination else { continue };
+            let (this, reports, target) = (self.clone(), reports.clone(), Arc::clone(target));
+            let id = job.id;
+            // Held over the spawn, so that the task cannot remove itself before it is entered.
+            let mut under_way = self.lock();
+            let task = tokio::spawn(async move {
+                let command = this.push(&job, &target).await;
+                this.lock().remove(&job.id);
+                reports.send(Report { tenant: job.tenant, id: job.id, command });
+            });
+            under_way.insert(id, task.abort_handle());
+        }
+    }
+
+    fn abort(&self, id: &JobId) {
+        if let Some(task) = self.lock().remove(id) {
+            task.abort();
+        }
+    }
+}
+
+/// What the target receives.
+fn request(job: &Job, target: &Target) -> Result<PushRequest, String> {
+    let spec = &job.spec;
+    let mut headers = HeaderMap::with_capacity(12 + target.headers.len());
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &target.headers {
+        let name: HeaderName = name.parse().map_err(|_| format!("the header name {name:?} is not valid"))?;
+        headers.insert(name, text(value)?);
+    }
+    headers.insert(JOB_ID, text(&job.id.to_string())?);
+    headers.insert(TYPE, text(&spec.kind)?);
+    headers.insert(ATTEMPT, HeaderValue::from(job.status.attempt));
+    headers.insert(FENCING_TOKEN, HeaderValue::from(job.status.token.as_u64()));
+    let run_at = job.id.run_at().to_string();
+    let fire_at = spec.occurrence.as_ref().map_or_else(|| run_at.clone(), |o| o.fire_at.to_string());
+    headers.insert(FIRE_AT, text(&fire_at)?);
+    headers.insert(RUN_AT, text(&run_at)?);
+    let catch_up = spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
+    headers.insert(CATCH_UP, HeaderValue::from_static(if catch_up { "true" } else { "false" }));
+    headers.insert(IDEMPOTENCY_KEY, text(&job.run_key())?);
+    Ok(PushRequest {
+        url: target.url.parse::<Uri>().map_err(|error| format!("the target's URL is not valid: {error}"))?,
+        method: target.method.parse::<Method>().map_err(|error| format!("the target's method: {error}"))?,
+        headers,
+        body: spec.payload.clone(),
+        timeout: Duration::from_millis(u64::try_from(spec.timeout_ms).unwrap_or(0)),
+        now: tidewheel_core::time::Timestamp::MIN,
+    })
+}
+
+fn text(value: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_bytes(value.as_bytes()).map_err(|_| format!("{value:?} cannot be sent as a header"))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,220 @@
+//! The engine on the in-memory store: what a job's path looks like from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, State, Target};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::retry::RetryPolicy;
+use tidewheel_core::time::Timestamp;
+use tidewheel_server::clock::SystemClock;
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Whereabouts};
+use tidewheel_server::metrics::Metrics;
+use tidewheel_server::random::SystemRandom;
+use tidewheel_store::memory::MemoryStore;
+use tidewheel_store::{Layout, OnConflict, Order, Submission, Submitted};
+use tokio::sync::mpsc;
+
+/// Answers every push at once with success, and tells the test about it.
+struct Sink {
+    seen: mpsc::UnboundedSender<Job>,
+    answer: bool,
+    aborted: Mutex<Vec<JobId>>,
+}
+
+impl Deliver for Sink {
+    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+        for job in jobs {
+            if self.answer {
+                let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
+                reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
+            }
+            self.seen.send(job).unwrap();
+        }
+    }
+
+    fn abort(&self, id: &JobId) {
+        self.aborted.lock().unwrap().push(*id);
+    }
+}
+
+struct World {
+    engine: Engine,
+    seen: mpsc::UnboundedReceiver<Job>,
+    sink: Arc<Sink>,
+}
+
+async fn world(answer: bool, config: Config) -> World {
+    let (sender, seen) = mpsc::unbounded_channel();
+    let sink = Arc::new(Sink { seen: sender, answer, aborted: Mutex::default() });
+    let parts = Parts {
+        store: Arc::new(MemoryStore::new(Layout { shards: 8 })),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer: Arc::clone(&sink) as Arc<dyn Deliver>,
+    };
+    World { engine: Engine::start(parts, config).await.unwrap(), seen, sink }
+}
+
+fn job(engine: &Engine, tenant: &str, destination: Destination, run_at: Timestamp) -> Submission {
+    let spec = Spec {
+        kind: "test".into(),
+        payload: Bytes::from_static(b"{}"),
+        destination,
+        priority: Priority::Normal,
+        retry: RetryPolicy::default(),
+        timeout_ms: 1_000,
+        expires_at: None,
+        idempotency_key: None,
+        labels: Vec::new(),
+        occurrence: None,
+        created_at: engine.clock().now(),
+    };
+    Submission { job: Job::new(Tenant::new(tenant).unwrap(), spec, run_at, engine.random().tail()), key: None }
+}
+
+fn push() -> Destination {
+    Destination::Target(Arc::new(Target { url: "http://sink/x".into(), method: "POST".into(), headers: Vec::new() }))
+}
+
+fn queue(name: &str) -> Destination {
+    Destination::Queue(name.into())
+}
+
+async fn until(engine: &Engine, job: &Job, state: State) -> Job {
+    loop {
+        let found = engine.store().get(&job.tenant, vec![job.id]).await.unwrap().pop().unwrap().unwrap();
+        if found.status.state == state {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_for_now_runs_now_and_one_for_later_not_before_its_time() {
+    let mut world = world(true, Config::default()).await;
+    let now = world.engine.clock().now();
+    let jobs = vec![
+        job(&world.engine, "a", push(), now.plus_ms(300)),
+        job(&world.engine, "a", push(), now),
+        job(&world.engine, "b", push(), now.plus_ms(150)),
+    ];
+    let wanted: Vec<JobId> = [1, 2, 0].map(|index: usize| jobs[index].job.id).into();
+    let answers = world.engine.submit(jobs, OnConflict::KeepNone).await.unwrap();
+    assert_eq!(answers, [Submitted::New; 3]);
+    for id in wanted {
+        let seen = world.seen.recv().await.unwrap();
+        assert_eq!(seen.id, id, "in order of their times");
+        assert!(world.engine.clock().now() >= seen.id.run_at(), "never early");
+        assert_eq!((seen.status.state, seen.status.attempt), (State::Running, 1));
+        until(&world.engine, &seen, State::Succeeded).await;
+    }
+}
+
+#[tokio::test]
+async fn far_more_jobs_than_fit_in_memory_are_all_delivered_once() {
+    let config = Config { held_count_max: 200, lot_count_max: 100, quantum: 64, ..Config::default() };
+    let mut world = world(true, config).await;
+    let now = world.engine.clock().now();
+    let count = 5_000;
+    for _ in 0..10 {
+        let jobs = (0..count / 10).map(|_| job(&world.engine, "a", push(), now)).collect();
+        world.engine.submit(jobs, OnConflict::KeepNone).await.unwrap();
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < count {
+        let job = world.seen.recv().await.unwrap();
+        assert!(seen.insert(job.id), "{} was delivered twice", job.id);
+    }
+}
+
+#[tokio::test]
+async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
+    let config = Config { held_count_max: 100, lot_count_max: 50, quantum: 32, ..Config::default() };
+    let mut world = world(true, config).await;
+    let now = world.engine.clock().now();
+    let idle: Vec<Submission> = (0..1_000).map(|_| job(&world.engine, "a", queue("q"), now)).collect();
+    let stuck = idle[999].job.clone();
+    world.engine.submit(idle, OnConflict::KeepNone).await.unwrap();
+    let pushed = job(&world.engine, "a", push(), now);
+    world.engine.submit(vec![pushed.clone()], OnConflict::KeepNone).await.unwrap();
+    assert_eq!(world.seen.recv().await.unwrap().id, pushed.job.id);
+    assert!(matches!(
+        world.engine.whereabouts(&stuck).await,
+        Whereabouts::Store { .. } | Whereabouts::Lane { .. }
+    ));
+    let mut taken = std::collections::BTreeSet::new();
+    while taken.len() < 1_000 {
+        let take = Take {
+            tenant: Tenant::new("a").unwrap(),
+            queue: "q".into(),
+            worker: "w".into(),
+            count_max: 30,
+            wait_ms: 5_000,
+            lease_ms: 30_000,
+        };
+        let jobs = world.engine.take(take).await.unwrap();
+        assert!(!jobs.is_empty(), "stuck after {}", taken.len());
+        for job in jobs {
+            let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
+            let order = Order { tenant: job.tenant.clone(), id: job.id, command };
+            world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
+            assert!(taken.insert(job.id), "{} was taken twice", job.id);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_take_of_another_tenant_gets_nothing() {
+    let world = world(true, Config::default()).await;
+    let now = world.engine.clock().now();
+    world.engine.submit(vec![job(&world.engine, "a", queue("q"), now)], OnConflict::KeepNone).await.unwrap();
+    let take = |tenant: &str| Take {
+        tenant: Tenant::new(tenant).unwrap(),
+        queue: "q".into(),
+        worker: "w".into(),
+        count_max: 10,
+        wait_ms: 50,
+        lease_ms: 30_000,
+    };
+    assert!(world.engine.take(take("b")).await.unwrap().is_empty());
+    assert_eq!(world.engine.take(take("a")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_acknowledged_cancel_stops_a_delivery_and_makes_its_token_stale() {
+    let mut world = world(false, Config::default()).await;
+    let now = world.engine.clock().now();
+    world.engine.submit(vec![job(&world.engine, "a", push(), now)], OnConflict::KeepNone).await.unwrap();
+    let running = world.seen.recv().await.unwrap();
+    let order = |command| vec![Order { tenant: running.tenant.clone(), id: running.id, command }];
+    world.engine.command(order(Command::Cancel)).await.unwrap().pop().unwrap().unwrap();
+    assert_eq!(*world.sink.aborted.lock().unwrap(), [running.id]);
+    let late = Command::Succeed { token: running.status.token, finding: Finding::default() };
+    assert!(world.engine.command(order(late)).await.unwrap().pop().unwrap().is_err());
+}
+
+#[tokio::test]
+async fn draining_waits_for_what_is_under_way_and_starts_nothing_new() {
+    let mut world = world(false, Config::default()).await;
+    let now = world.engine.clock().now();
+    world.engine.submit(vec![job(&world.engine, "a", push(), now)], OnConflict::KeepNone).await.unwrap();
+    let running = world.seen.recv().await.unwrap();
+    let engine = world.engine.clone();
+    let drained = tokio::spawn(async move { engine.drain(Duration::from_secs(60)).await });
+    while !world.engine.is_draining() {
+        tokio::task::yield_now().await;
+    }
+    let late = job(&world.engine, "a", push(), now);
+    world.engine.submit(vec![late], OnConflict::KeepNone).await.unwrap();
+    let command = Command::Succeed { token: running.status.token, finding: Finding::default() };
+    let order = Order { tenant: running.tenant.clone(), id: running.id, command };
+    world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
+    assert_eq!(drained.await.unwrap(), 0);
+    assert!(world.seen.try_recv().is_err(), "nothing new was started");
+}

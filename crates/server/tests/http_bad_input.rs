@@ -1,0 +1,302 @@
+//! Bad input, hostile input and bad days: the right status, a helpful problem document, nothing lost.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod http_harness;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use http_harness::Api;
+use serde_json::{Value, json};
+use tidewheel_server::http::HttpLimits;
+use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
+use tidewheel_store::{Error, Layout};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// A body of which the first part arrives, and then nothing.
+struct Stalled(Option<Bytes>);
+
+impl http_body::Body for Stalled {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+}
+
+async fn count(api: &Api) -> Value {
+    api.get("/v1/jobs/count").await.json()["count"].clone()
+}
+
+#[tokio::test]
+async fn malformed_bodies_are_400_and_well_formed_but_wrong_ones_422() {
+    let api = Api::new().await;
+    for body in ["", "{", "{\"type\":\"t\",}", "nonsense", "{\"type\":\"t\"}{}", "{'type':'t'}"] {
+        api.call("POST", "/v1/jobs", &[JSON], body).await.problem(400, "malformed_json");
+    }
+    api.call("POST", "/v1/jobs", &[JSON], &b"{\"type\":\"\xff\"}"[..]).await.problem(400, "malformed_json");
+    for (body, code, pointer) in [
+        (json!([]), "wrong_type", ""),
+        (json!({}), "missing_field", "/type"),
+        (json!({"type": 5}), "wrong_type", "/type"),
+        (json!({"type": "t", "paylod": 1}), "unknown_field", "/paylod"),
+        (json!({"type": "t", "run_at": "2126-01-01T00:00:00Z"}), "run_at_out_of_range", "/run_at"),
+        (json!({"type": "t", "run_at": "2000-01-01T00:00:00Z"}), "run_at_out_of_range", "/run_at"),
+        (json!({"type": "t", "run_at": "2026-12-31T23:59:60Z"}), "invalid_time", "/run_at"),
+        (json!({"type": "t", "target_url": "http://169.254.169.254/"}), "invalid_target", "/target_url"),
+        (
+            json!({"type": "t", "target": {"url": "https://example.com", "headers": {"Host": "x"}}}),
+            "invalid_target",
+            "/target/headers",
+        ),
+    ] {
+        let problem = api.post("/v1/jobs", &body).await.problem(422, code);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+    let unknown = api.post("/v1/jobs", &json!({"type": "t", "runat": 1})).await.problem(422, "unknown_field");
+    let detail = unknown["detail"].as_str().unwrap();
+    assert!(detail.contains("runat") && detail.contains("`run_at`"), "{detail}");
+    let several = api
+        .post("/v1/jobs", &json!({"type": "", "delay": "x", "queue": 1}))
+        .await
+        .problem(422, "invalid_request");
+    assert_eq!(several["errors"].as_array().unwrap().len(), 3);
+    assert_eq!(count(&api).await, 0);
+}
+
+#[tokio::test]
+async fn sizes_at_their_limits() {
+    let api = Api::new().await;
+    let payload = |bytes: usize| {
+        format!("{{\"type\":\"t\",\"delay\":\"1h\",\"payload\":\"{}\"}}", "x".repeat(bytes - 2))
+    };
+    assert_eq!(api.call("POST", "/v1/jobs", &[JSON], payload(65_536)).await.status, 201);
+    let problem =
+        api.call("POST", "/v1/jobs", &[JSON], payload(65_537)).await.problem(413, "payload_too_large");
+    assert!(problem["detail"].as_str().unwrap().contains("65536"));
+
+    let limit = HttpLimits::default().body_bytes_max;
+    let padded = |bytes: usize| {
+        let job = "{\"type\":\"t\",\"delay\":\"1h\"}";
+        format!("{job}{}", " ".repeat(bytes - job.len()))
+    };
+    assert_eq!(api.call("POST", "/v1/jobs", &[JSON], padded(limit)).await.status, 201);
+    api.call("POST", "/v1/jobs", &[JSON], padded(limit + 1)).await.problem(413, "body_too_large");
+    // Refused by its declared length alone: of this body nothing can be read.
+    let declared = [JSON, ("content-length", "52428800"), ("expect", "100-continue")];
+    api.call("POST", "/v1/jobs", &declared, Body::new(Stalled(None))).await.problem(413, "body_too_large");
+
+    let nested = |levels: usize| {
+        format!(
+            "{{\"type\":\"t\",\"delay\":\"1h\",\"payload\":{}{}}}",
+            "[".repeat(levels),
+            "]".repeat(levels)
+        )
+    };
+    assert_eq!(api.call("POST", "/v1/jobs", &[JSON], nested(128)).await.status, 201);
+    api.call("POST", "/v1/jobs", &[JSON], nested(129)).await.problem(400, "payload_too_deep");
+    let deep = api.call("POST", "/v1/jobs", &[JSON], nested(100_000)).await;
+    deep.problem(413, "payload_too_large");
+    assert_eq!(count(&api).await, 3);
+}
+
+#[tokio::test]
+async fn hostile_strings_are_refused_or_kept_as_they_are() {
+    let api = Api::new().await;
+    for hostile in ["a\r\nX-Evil: y", "a\nb", "a\0b", "\u{1b}[2J", "a\r\n folded"] {
+        for body in [
+            json!({"type": hostile}),
+            json!({"type": "t", "idempotency_key": hostile}),
+            json!({"type": "t", "queue": hostile}),
+            json!({"type": "t", "labels": {"k": hostile}}),
+            json!({"type": "t", "labels": {hostile: "v"}}),
+            json!({"type": "t", "target_url": hostile}),
+            json!({"type": "t", "target": {"url": "https://example.com/", "headers": {"X": hostile}}}),
+            json!({"type": "t", "target": {"url": "https://example.com/", "headers": {hostile: "x"}}}),
+        ] {
+            let answer = api.post("/v1/jobs", &body).await;
+            answer.problem(400, "control_character");
+            assert!(!answer.body.contains(&b'\n') && !answer.body.contains(&0x1b), "{answer:?}");
+        }
+    }
+    for kept in [
+        "'; select pg_sleep(5)--",
+        "%_\\",
+        "<img src=x onerror=alert(1)>",
+        "\",\"level\":\"error",
+        "{{7*7}}",
+        "😀é\u{202e}",
+    ] {
+        let body = json!({"type": "t", "delay": "1h", "payload": kept, "labels": {"l": kept}, "idempotency_key": kept});
+        let id = api.submit(&body).await;
+        let job = api.get(&format!("/v1/jobs/{id}")).await.json();
+        assert_eq!(
+            (&job["payload"], &job["labels"]["l"], &job["idempotency_key"]),
+            (&json!(kept), &json!(kept), &json!(kept))
+        );
+    }
+    let long = "k".repeat(256);
+    api.call("POST", "/v1/jobs", &[("idempotency-key", &long)], "{\"type\":\"t\"}")
+        .await
+        .problem(400, "malformed_request");
+    for tenant in ["", "a b", "../x", "a\tb"] {
+        let headers = [("tidewheel-tenant", tenant)];
+        let request =
+            http::Request::get("/v1/jobs").header(headers[0].0, headers[0].1).body(Body::empty()).unwrap();
+        api.send(request).await.problem(400, "invalid_tenant");
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_certainly_not_json_is_refused_for_its_type() {
+    let api = Api::new().await;
+    let body = "{\"type\":\"t\",\"delay\":\"1h\"}";
+    for kind in [
+        "application/json",
+        "application/json; charset=utf-8",
+        "APPLICATION/JSON",
+        "application/vnd.x+json",
+        "application/octet-stream",
+    ] {
+        assert_eq!(api.call("POST", "/v1/jobs", &[("content-type", kind)], body).await.status, 201, "{kind}");
+    }
+    assert_eq!(api.call("POST", "/v1/jobs", &[], body).await.status, 201);
+    // What curl says of any body it sends is believed, unless a page in a browser says it.
+    let origin = ("origin", "https://elsewhere.example");
+    for kind in ["text/plain", "application/x-www-form-urlencoded"] {
+        assert_eq!(api.call("POST", "/v1/jobs", &[("content-type", kind)], body).await.status, 201, "{kind}");
+        let from_page = api.call("POST", "/v1/jobs", &[("content-type", kind), origin], body).await;
+        from_page.problem(415, "unsupported_media_type");
+    }
+    for kind in ["multipart/form-data; boundary=x", "text/html", "application/xml"] {
+        let answer = api.call("POST", "/v1/jobs", &[("content-type", kind)], body).await;
+        answer.problem(415, "unsupported_media_type");
+    }
+    api.call("POST", "/v1/jobs", &[JSON, ("content-encoding", "gzip")], body)
+        .await
+        .problem(415, "unsupported_media_type");
+    let cross = [JSON, ("sec-fetch-site", "cross-site")];
+    api.call("POST", "/v1/jobs", &cross, body).await.problem(403, "cross_site_request");
+    assert_eq!(api.call("GET", "/v1/jobs", &cross, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_given_up() {
+    let api = Api::with_limits(HttpLimits { body_progress_ms: 20, ..HttpLimits::default() }).await;
+    for path in ["/v1/jobs", "/v1/jobs/batch"] {
+        let body = Body::new(Stalled(Some(Bytes::from_static(b"[{\"type\""))));
+        api.call("POST", path, &[JSON], body).await.problem(408, "request_timeout");
+    }
+}
+
+/// A store whose next calls fail as told.
+#[derive(Default)]
+struct Script(Mutex<Vec<(Call, Failure)>>);
+
+impl Script {
+    fn next(&self, call: Call, failure: Failure) {
+        self.0.lock().unwrap().push((call, failure));
+    }
+}
+
+impl Faults for Script {
+    fn before(&self, call: Call) -> Fault {
+        let mut script = self.0.lock().unwrap();
+        let failure =
+            script.iter().position(|(planned, _)| *planned == call).map(|index| script.remove(index).1);
+        Fault { failure, ..Fault::default() }
+    }
+}
+
+async fn scripted() -> (Api, Arc<Script>) {
+    let script = Arc::new(Script::default());
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&script) as Arc<dyn Faults>);
+    (Api::over(Arc::new(store), HttpLimits::default()).await, script)
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_503_with_a_time_to_come_back() {
+    let (api, script) = scripted().await;
+    let body = json!({"type": "t", "delay": "1h"});
+    for (error, code) in [
+        (Error::Unavailable("x".to_owned()), "store_unavailable"),
+        (Error::Full("x".to_owned()), "store_full"),
+        (Error::Poisoned("x".to_owned()), "store_read_only"),
+    ] {
+        script.next(Call::Submit, Failure::Before(error.clone()));
+        let answer = api.post("/v1/jobs", &body).await;
+        answer.problem(503, code);
+        assert!(answer.header("retry-after").parse::<u32>().unwrap() > 0);
+        script.next(Call::Submit, Failure::Before(error.clone()));
+        api.post("/v1/jobs/batch", &json!([body])).await.problem(503, code);
+        script.next(Call::List, Failure::Before(error));
+        api.get("/v1/jobs").await.problem(503, code);
+    }
+    script.next(Call::Submit, Failure::Before(Error::Corrupt("secret".to_owned())));
+    let problem = api.post("/v1/jobs", &body).await.problem(500, "internal");
+    assert!(!problem.to_string().contains("secret"));
+    assert_eq!(count(&api).await, 0);
+}
+
+#[tokio::test]
+async fn a_lost_answer_and_the_same_key_make_one_job() {
+    let (api, script) = scripted().await;
+    let body = json!({"type": "t", "delay": "1h", "idempotency_key": "k"});
+    script.next(Call::Submit, Failure::After(Error::Unavailable("the line broke".to_owned())));
+    api.post("/v1/jobs", &body).await.problem(503, "store_unavailable");
+    let again = api.post("/v1/jobs", &body).await;
+    assert_eq!((again.status.as_u16(), &again.json()["duplicate"]), (200, &json!(true)));
+    assert_eq!(count(&api).await, 1);
+}
+
+#[tokio::test]
+async fn a_stopping_server_takes_no_new_work_but_answers_and_hears_outcomes() {
+    let api = Api::new().await;
+    let id = api.submit(&json!({"type": "t"})).await;
+    let taken = api.take_one("default").await;
+    assert_eq!(api.get("/readyz").await.json(), json!({"status": "ready"}));
+    api.engine.drain(Duration::from_millis(10)).await;
+
+    for answer in [
+        api.post("/v1/jobs", &json!({"type": "t"})).await,
+        api.post("/v1/jobs/batch", &json!([])).await,
+        api.post("/v1/queues/default/take", &json!({})).await,
+        api.get("/readyz").await,
+    ] {
+        answer.problem(503, "draining");
+        assert!(!answer.header("retry-after").is_empty());
+    }
+    assert_eq!(api.get("/healthz").await.json(), json!({"status": "ok"}));
+    let done = json!({"token": taken["token"], "status": "succeeded"});
+    assert_eq!(api.post(&format!("/v1/jobs/{id}/outcome"), &done).await.json()["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn the_servers_own_pages() {
+    let api = Api::new().await;
+    let metrics = api.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(String::from_utf8_lossy(&metrics.body).contains("tidewheel_"));
+    let document = api.get("/openapi.json").await;
+    assert_eq!(
+        (document.header("content-type"), &document.json()["openapi"]),
+        ("application/json", &json!("3.1.0"))
+    );
+    for path in ["/docs", "/docs/errors"] {
+        let page = api.get(path).await;
+        assert_eq!(page.status, 200);
+        assert!(page.header("content-security-policy").contains("default-src 'none'"));
+        assert_eq!(page.header("x-content-type-options"), "nosniff");
+    }
+}

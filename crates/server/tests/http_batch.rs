@@ -1,0 +1,198 @@
+//! Batches over HTTP: their three forms, all or nothing, item by item, and their bounds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod http_harness;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use http_harness::Api;
+use serde_json::{Value, json};
+use tidewheel_server::http::HttpLimits;
+
+/// A body that arrives in pieces of a few bytes.
+struct Trickle(Vec<Bytes>);
+
+impl Trickle {
+    fn body(text: &str, piece: usize) -> Body {
+        let mut pieces: Vec<_> = text.as_bytes().chunks(piece).map(Bytes::copy_from_slice).collect();
+        pieces.reverse();
+        Body::new(Self(pieces))
+    }
+}
+
+impl http_body::Body for Trickle {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.pop().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+fn job(kind: &str) -> Value {
+    json!({"type": kind, "delay": "1h"})
+}
+
+async fn count(api: &Api) -> Value {
+    api.get("/v1/jobs/count").await.json()["count"].clone()
+}
+
+#[tokio::test]
+async fn all_three_forms_are_taken_in_the_order_sent() {
+    let api = Api::new().await;
+    let kinds = ["a", "b", "c"];
+    let jobs: Vec<_> = kinds.iter().map(|kind| job(kind)).collect();
+    let lines = jobs.iter().map(|job| format!("{job}\n")).collect::<String>();
+    for (body, kind) in [
+        (json!(jobs).to_string(), "application/json"),
+        (json!({"jobs": jobs}).to_string(), "application/json"),
+        (serde_json::to_string_pretty(&json!({"jobs": jobs})).unwrap(), "application/json"),
+        (lines.clone(), "application/x-ndjson"),
+        (lines.clone(), "application/json"),
+    ] {
+        for piece in [7, 100_000] {
+            let answer = api
+                .call("POST", "/v1/jobs/batch", &[("content-type", kind)], Trickle::body(&body, piece))
+                .await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+            let answer = answer.json();
+            assert_eq!(answer["count"], 3);
+            for (item, kind) in answer["jobs"].as_array().unwrap().iter().zip(kinds) {
+                assert_eq!(item.as_object().unwrap().keys().collect::<Vec<_>>(), ["duplicate", "id"]);
+                assert_eq!(item["duplicate"], false);
+                let job = api.get(&format!("/v1/jobs/{}", item["id"].as_str().unwrap())).await.json();
+                assert_eq!(job["type"], kind);
+            }
+        }
+    }
+    assert_eq!(count(&api).await, 30);
+    let empty = api.post("/v1/jobs/batch", &json!([])).await;
+    assert_eq!((empty.status.as_u16(), empty.json()), (201, json!({"jobs": [], "count": 0})));
+}
+
+#[tokio::test]
+async fn one_bad_job_keeps_all_out_and_every_fault_is_told() {
+    let api = Api::new().await;
+    let jobs = json!([job("a"), {"type": "b", "dealy": "1h"}, job("c"), {"queue": "q", "delay": "x"}]);
+    let problem = api.post("/v1/jobs/batch", &jobs).await.problem(422, "invalid_request");
+    let pointers: Vec<_> =
+        problem["errors"].as_array().unwrap().iter().map(|e| e["pointer"].as_str().unwrap()).collect();
+    assert_eq!(pointers, ["/1/dealy", "/3/type", "/3/delay"]);
+    let wrapped = api.post("/v1/jobs/batch", &json!({"jobs": jobs})).await.problem(422, "invalid_request");
+    assert_eq!(wrapped["errors"][0]["pointer"], "/jobs/1/dealy");
+    let payload = "x".repeat(65_535);
+    let large = api.post("/v1/jobs/batch", &json!([job("a"), {"type": "t", "payload": payload}])).await;
+    assert_eq!(large.problem(413, "payload_too_large")["errors"][0]["pointer"], "/1/payload");
+    for body in [
+        "",
+        "[",
+        "[{\"type\":\"t\"}",
+        "[{\"type\":\"t\"},]",
+        "{\"jobs\":5}",
+        "[1]x",
+        "{\"type\":\"t\"",
+        "[\"\u{1}\"]",
+    ] {
+        let answer = api.call("POST", "/v1/jobs/batch", &[], body.to_owned()).await;
+        answer.problem(400, "malformed_json");
+    }
+    assert_eq!(count(&api).await, 0);
+}
+
+#[tokio::test]
+async fn partial_batches_take_what_they_can_and_answer_for_each() {
+    let api = Api::new().await;
+    let first = api.submit(&json!({"type": "a", "delay": "1h", "idempotency_key": "k"})).await;
+    let jobs = json!([
+        job("a"),
+        {"typ": "b"},
+        {"type": "a", "delay": "1h", "idempotency_key": "k"},
+        {"type": "other", "delay": "1h", "idempotency_key": "k"},
+        job("z"),
+    ]);
+    let answer = api.post("/v1/jobs/batch?partial=true", &jobs).await;
+    assert_eq!(answer.status, 201);
+    let answer = answer.json();
+    assert_eq!((&answer["count"], &answer["refused"]), (&json!(3), &json!(2)));
+    let items = answer["jobs"].as_array().unwrap();
+    assert!(items[0]["id"].is_string() && items[4]["id"].is_string());
+    assert_eq!(items[1]["error"]["status"], 422);
+    assert_eq!(items[1]["error"]["errors"][0]["pointer"], "/typ");
+    assert_eq!((&items[2]["id"], &items[2]["duplicate"]), (&json!(first), &json!(true)));
+    assert_eq!(items[3]["error"]["code"], "idempotency_conflict");
+    assert_eq!(count(&api).await, 3);
+
+    let none = api.post("/v1/jobs/batch?partial=true", &json!([5])).await;
+    assert_eq!((none.status.as_u16(), &none.json()["count"]), (200, &json!(0)));
+    api.post("/v1/jobs/batch?partal=true", &json!([])).await.problem(400, "unknown_parameter");
+}
+
+#[tokio::test]
+async fn keys_make_a_batch_repeatable() {
+    let api = Api::new().await;
+    let body = json!([job("a"), {"type": "b", "delay": "1h", "idempotency_key": "own"}]).to_string();
+    let send = || api.call("POST", "/v1/jobs/batch", &[("idempotency-key", "B")], body.clone());
+    let (first, again) = (send().await.json(), send().await);
+    assert_eq!(again.status, 201);
+    for (first, again) in
+        first["jobs"].as_array().unwrap().iter().zip(again.json()["jobs"].as_array().unwrap())
+    {
+        assert_eq!((&again["id"], &again["duplicate"]), (&first["id"], &json!(true)));
+    }
+    for (index, key) in ["B:0", "own"].into_iter().enumerate() {
+        let id = first["jobs"][index]["id"].as_str().unwrap();
+        assert_eq!(api.get(&format!("/v1/jobs/{id}")).await.json()["idempotency_key"], key);
+    }
+
+    // A conflict keeps everything out.
+    let clash = json!([job("new"), {"type": "other", "delay": "1h", "idempotency_key": "own"}]);
+    let problem = api.post("/v1/jobs/batch", &clash).await.problem(409, "idempotency_conflict");
+    assert_eq!(problem["errors"][0]["pointer"], "/1/idempotency_key");
+    assert_eq!(count(&api).await, 2);
+    let long = "k".repeat(254);
+    api.call("POST", "/v1/jobs/batch", &[("idempotency-key", &long)], body)
+        .await
+        .problem(422, "invalid_value");
+}
+
+#[tokio::test]
+async fn the_number_of_jobs_is_bounded_at_the_job() {
+    let api = Api::new().await;
+    let lines = |count: usize| "{\"type\":\"t\",\"delay\":\"1h\"}\n".repeat(count);
+    let fits = api.call("POST", "/v1/jobs/batch", &[], lines(10_000)).await;
+    assert_eq!((fits.status.as_u16(), &fits.json()["count"]), (201, &json!(10_000)));
+    api.call("POST", "/v1/jobs/batch", &[], lines(10_001)).await.problem(413, "batch_too_large");
+    assert_eq!(count(&api).await, 10_000);
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_for_one_item_one_body_and_all_bodies_together() {
+    let limits = HttpLimits {
+        body_bytes_max: 100,
+        batch_bytes_max: 400,
+        bodies_bytes_max: 300,
+        ..HttpLimits::default()
+    };
+    let api = Api::with_limits(limits).await;
+    let line =
+        |bytes: usize| format!("{{\"type\":\"t\",\"delay\":\"1h\",\"payload\":\"{}\"}}\n", "x".repeat(bytes));
+    api.call("POST", "/v1/jobs/batch", &[], line(100)).await.problem(413, "body_too_large");
+    // As text of unknown length, and as text that says how long it is.
+    let long = line(20).repeat(8);
+    assert!(long.len() > 400);
+    api.call("POST", "/v1/jobs/batch", &[], Trickle::body(&long, 50)).await.problem(503, "overloaded");
+    let length = long.len().to_string();
+    let declared =
+        api.call("POST", "/v1/jobs/batch", &[("content-length", &length)], Trickle::body(&long, 50)).await;
+    declared.problem(413, "body_too_large");
+    let answer = api.call("POST", "/v1/jobs/batch", &[], line(20).repeat(3)).await;
+    assert_eq!(answer.status, 201, "what was held has been given back: {answer:?}");
+}

@@ -1,0 +1,212 @@
+//! Judges the record of a run against what is promised: nothing acknowledged is lost, nothing starts early,
+//! nothing is accepted under a stale token, and once faults are over the server catches up.
+
+mod seen;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+
+use crate::history::{Entry, Event, Start};
+use seen::Seen;
+
+/// A promise that can be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// What was acknowledged is there, and ends.
+    NothingLost,
+    /// Nothing starts before its time, nor after it expired.
+    NothingEarly,
+    /// Nothing starts that nobody asked for, or for another tenant.
+    NothingUnexpected,
+    /// Nothing starts after its cancel was acknowledged.
+    NoStartAfterCancel,
+    /// Nothing starts after its completion was acknowledged.
+    NoStartAfterCompletion,
+    /// Tokens rise with every attempt.
+    TokensRise,
+    /// An attempt has one outcome, and it is kept.
+    OneOutcomePerToken,
+    /// A stale token is refused.
+    StaleTokenRefused,
+    /// A key makes one job.
+    OneJobPerKey,
+    /// The run key is the same for all attempts, and no other job has it.
+    RunKeyStable,
+    /// No more attempts than the policy allows.
+    AttemptsBounded,
+    /// After faults, what is due starts.
+    LagRecovers,
+    /// Memory and deliveries under way stay within their bounds.
+    Bounded,
+}
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// For which job, if for one.
+    pub id: Option<JobId>,
+    /// How.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.promise, self.text)?;
+        self.id.map_or(Ok(()), |id| write!(f, " ({id})"))
+    }
+}
+
+/// What is left in the end.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// The jobs in the store.
+    pub jobs: BTreeMap<JobId, Job>,
+    /// What the wall clock shows.
+    pub ended_at: Timestamp,
+}
+
+/// Finds everything that is wrong with a run.
+#[must_use]
+pub fn check(entries: &[Entry], ledger: &Ledger) -> Vec<Violation> {
+    let mut checker = Checker::default();
+    for (index, entry) in entries.iter().enumerate() {
+        checker.latest_wall = checker.latest_wall.max(entry.wall);
+        checker.hear(index, &entry.event);
+    }
+    checker.close(ledger);
+    checker.violations
+}
+
+#[derive(Default)]
+struct Checker {
+    jobs: BTreeMap<JobId, Seen>,
+    keys: BTreeMap<(Tenant, Arc<str>), JobId>,
+    run_keys: BTreeMap<String, JobId>,
+    servers_gone: u32,
+    latest_wall: Timestamp,
+    violations: Vec<Violation>,
+}
+
+impl Checker {
+    fn blame(&mut self, promise: Promise, id: impl Into<Option<JobId>>, text: impl Into<String>) {
+        self.violations.push(Violation { promise, id: id.into(), text: text.into() });
+    }
+
+    fn hear(&mut self, index: usize, event: &Event) {
+        match event {
+            Event::Submitting(asked) => {
+                self.jobs.insert(asked.id, Seen::new(asked.clone()));
+            }
+            Event::Taken { id } => self.taken(*id),
+            Event::Known { tenant, key, id } => {
+                self.taken(*id);
+                self.keyed(tenant, key, *id);
+            }
+            Event::Wishing { id, wish } => self.with(*id, |seen| seen.wishing(*wish)),
+            Event::Granted { id, wish } => self.with(*id, |seen| seen.granted(*wish)),
+            Event::Declined { id, wish } => self.with(*id, |seen| seen.declined(*wish)),
+            Event::Started(start) => self.started(index, start),
+            Event::Reporting { id, token, ending } => {
+                self.with(*id, |seen| seen.reporting(index, *token, *ending));
+            }
+            Event::Accepted { id, token, ending, changed } => {
+                let faults = self.jobs.get_mut(id).map(|seen| seen.accepted(*token, *ending, *changed));
+                for (promise, text) in faults.into_iter().flatten() {
+                    self.blame(promise, *id, text);
+                }
+            }
+            Event::ServerGone { .. } => self.servers_gone += 1,
+            Event::Overdue { id, state, since } => {
+                self.overdue(*id, &format!("{state:?} since {}", since.as_ms()))
+            }
+            Event::Held { count, bound } if count > bound => {
+                self.blame(
+                    Promise::Bounded,
+                    None,
+                    format!("{count} jobs in memory, at most {bound} allowed"),
+                );
+            }
+            Event::TooManyPushes { count, bound } => {
+                self.blame(
+                    Promise::Bounded,
+                    None,
+                    format!("{count} deliveries under way, at most {bound} allowed"),
+                );
+            }
+            Event::Held { .. }
+            | Event::SubmitUnclear { .. }
+            | Event::Refused { .. }
+            | Event::ServerUp
+            | Event::Fault(..)
+            | Event::FaultsOver => {}
+        }
+    }
+
+    fn with(&mut self, id: JobId, change: impl FnOnce(&mut Seen)) {
+        if let Some(seen) = self.jobs.get_mut(&id) {
+            change(seen);
+        }
+    }
+
+    fn taken(&mut self, id: JobId) {
+        let Some(seen) = self.jobs.get_mut(&id) else {
+            self.blame(Promise::NothingUnexpected, id, "acknowledged, but nobody submitted it");
+            return;
+        };
+        seen.acknowledged = true;
+        let (tenant, key) = (seen.asked.tenant.clone(), seen.asked.key.clone());
+        if let Some(key) = key {
+            self.keyed(&tenant, &key, id);
+        }
+    }
+
+    fn keyed(&mut self, tenant: &Tenant, key: &Arc<str>, id: JobId) {
+        let first = *self.keys.entry((tenant.clone(), Arc::clone(key))).or_insert(id);
+        if first != id {
+            self.blame(Promise::OneJobPerKey, id, format!("key {key} already made {first}"));
+        }
+    }
+
+    fn started(&mut self, index: usize, start: &Start) {
+        let id = start.id;
+        let Some(seen) = self.jobs.get_mut(&id).filter(|seen| seen.asked.tenant == start.tenant) else {
+            self.blame(Promise::NothingUnexpected, id, "started, but its tenant never submitted it");
+            return;
+        };
+        let faults = seen.started(index, start, self.latest_wall, self.servers_gone);
+        for (promise, text) in faults {
+            self.blame(promise, id, text);
+        }
+        let first = *self.run_keys.entry(start.run_key.clone()).or_insert(id);
+        if first != id {
+            self.blame(Promise::OneJobPerKey, id, format!("run key {} belongs to {first}", start.run_key));
+        }
+    }
+
+    fn overdue(&mut self, id: JobId, text: &str) {
+        let known = self.violations.iter().any(|v| v.promise == Promise::LagRecovers && v.id == Some(id));
+        if !known {
+            self.blame(Promise::LagRecovers, id, format!("still {text}"));
+        }
+    }
+
+    fn close(&mut self, ledger: &Ledger) {
+        let jobs = std::mem::take(&mut self.jobs);
+        for (id, seen) in &jobs {
+            for (promise, text) in seen.left(ledger.jobs.get(id), ledger.ended_at) {
+                self.blame(promise, *id, text);
+            }
+        }
+        for id in ledger.jobs.keys().filter(|id| !jobs.contains_key(id)) {
+            self.blame(Promise::NothingUnexpected, *id, "in the store, but nobody submitted it");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Virtual time: the runtime's paused clock, which jumps ahead whenever everybody waits, and a wall clock on
+//! top of it that can be set wrong.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tidewheel_core::time::Timestamp;
+use tidewheel_server::clock::Clock;
+
+/// The clock of a run. Made inside a runtime whose time is paused.
+#[derive(Debug)]
+pub struct SimClock {
+    started: tokio::time::Instant,
+    base_ms: i64,
+    stepped_ms: AtomicI64,
+}
+
+/// When every run begins, by its wall clock.
+const BASE_MS: i64 = 1_800_000_000_000;
+
+impl SimClock {
+    /// A clock that starts now.
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's door to time")]
+    #[expect(clippy::new_without_default, reason = "two clocks do not share their start")]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { started: tokio::time::Instant::now(), base_ms: BASE_MS, stepped_ms: AtomicI64::new(0) }
+    }
+
+    /// Sets the wall clock ahead or back.
+    pub fn step(&self, ms: i64) {
+        self.stepped_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Waits so many milliseconds.
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's door to time")]
+    pub async fn sleep_ms(&self, ms: i64) {
+        tokio::time::sleep(Duration::from_millis(u64::try_from(ms).unwrap_or(0))).await;
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let stepped_ms = self.stepped_ms.load(Ordering::SeqCst);
+        Timestamp::from_ms(self.base_ms + self.monotonic_ms() + stepped_ms)
+    }
+
+    fn monotonic_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's door to time")]
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}

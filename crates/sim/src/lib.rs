@@ -1,0 +1,31 @@
+//! A seeded simulator of Tidewheel: the real engine on the model store under virtual time, with clients,
+//! workers and targets that misbehave, faults that strike, and a checker that judges the record of it all.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | what a seed stands for |
+//! | [`dice`], [`clock`] | randomness and time of a run |
+//! | [`world`] | the run's server, which comes and goes |
+//! | [`client`], [`owner`] | who submits jobs, who changes them |
+//! | [`target`], [`worker`], [`runner`], [`conduct`] | who runs them, and how |
+//! | [`weather`], [`nemesis`] | what goes wrong with the store, and with everything else |
+//! | [`history`], [`checker`] | what happened, and whether it should have |
+//! | [`run`] | a run from beginning to end |
+//! | [`report`] | telling people about it |
+
+pub mod checker;
+pub mod client;
+pub mod clock;
+pub mod conduct;
+pub mod dice;
+pub mod history;
+pub mod nemesis;
+pub mod owner;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod runner;
+pub mod target;
+pub mod weather;
+pub mod worker;
+pub mod world;

@@ -1,0 +1,102 @@
+//! What a seed stands for: which faults a run has, how the engine is set, how much work there is. Every run
+//! leaves most kinds of faults out, since some hide others: a restart repairs what a lost answer broke.
+
+use tidewheel_server::engine::Config;
+
+use crate::dice::Dice;
+use crate::weather::Climate;
+
+/// A kind of fault that happens at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strike {
+    /// The server dies.
+    Crash,
+    /// The server is asked to go, and does.
+    Drain,
+    /// The store does not answer for a while.
+    Outage,
+    /// A sync fails; the server must be restarted.
+    FailedSync,
+    /// The wall clock is set wrong.
+    ClockStep,
+    /// The machine stands still for a while.
+    Pause,
+}
+
+impl Strike {
+    const ALL: [Self; 6] =
+        [Self::Crash, Self::Drain, Self::Outage, Self::FailedSync, Self::ClockStep, Self::Pause];
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where all of it comes from.
+    pub seed: u64,
+    /// What happens at moments.
+    pub strikes: Vec<Strike>,
+    /// What the store is like all the time.
+    pub climate: Climate,
+    /// How long things go wrong.
+    pub faulty_ms: i64,
+    /// How far ahead jobs are set, at most.
+    pub ahead_ms_max: i64,
+    /// How many tenants there are.
+    pub tenants: usize,
+    /// How many clients submit.
+    pub clients: usize,
+    /// The longest a client waits between two submissions.
+    pub gap_ms_max: i64,
+    /// How the engine is set.
+    pub config: Config,
+}
+
+impl Plan {
+    /// The run of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let dice = Dice::new(seed).fork();
+        let strikes = Strike::ALL.into_iter().filter(|_| dice.percent(35)).collect();
+        let flaky = dice.percent(50);
+        let climate = Climate {
+            fails: if flaky { dice.between(0, 8) } else { 0 },
+            answer_lost: if flaky { dice.between(0, 8) } else { 0 },
+            slow: if dice.percent(50) { dice.between(1, 30) } else { 0 },
+            slow_ms_max: dice.pick(&[20, 200, 2_000], 20),
+        };
+        let is_long = dice.percent(15);
+        Self {
+            seed,
+            strikes,
+            climate,
+            faulty_ms: dice.between(20_000, 90_000),
+            ahead_ms_max: if is_long { 4_500_000 } else { 20_000 },
+            tenants: dice.count(1, 4),
+            clients: dice.count(1, 3),
+            gap_ms_max: dice.between(500, 4_000),
+            config: config(&dice),
+        }
+    }
+}
+
+/// Small settings, so that a few hundred jobs reach every bound.
+fn config(dice: &Dice) -> Config {
+    let lot_count_max = dice.pick(&[2, 5, 20, 8_192], 20);
+    Config {
+        lookahead_ms: dice.pick(&[100, 500, 2_000], 2_000),
+        held_count_max: dice.pick(&[4, 30, 200, 65_536], 200),
+        lot_count_max,
+        lot_count_min: dice.count(1, 16).min(lot_count_max),
+        quantum: dice.pick(&[1, 3, 20, 1_024], 20),
+        reads_max: dice.count(1, 2),
+        claim_batch_max: dice.pick(&[1, 8, 512], 8),
+        claims_max: dice.count(1, 4),
+        push_max: dice.pick(&[4, 16, 1_024], 16),
+        push_per_host_max: dice.pick(&[3, 16, 256], 16),
+        aging_ms: dice.between(200, 30_000),
+        catch_up_per_second: dice.pick(&[50, 500, 5_000], 500),
+        catch_up_grace_ms: dice.pick(&[500, 10_000, 60_000], 60_000),
+        checkpoint_ms: dice.between(500, 5_000),
+        ..Config::default()
+    }
+}

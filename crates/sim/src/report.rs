@@ -1,0 +1,98 @@
+//! Tells people what came of a run, and how to have it again.
+
+use std::fmt::Write;
+
+use crate::checker::Violation;
+use crate::history::{Entry, Event};
+use crate::run::Run;
+
+/// Violations told in full.
+const VIOLATIONS_MAX: usize = 5;
+/// Entries of the record told per violation.
+const TAIL_MAX: usize = 60;
+
+/// The run's violations, each with what led to it; empty without any.
+#[must_use]
+pub fn violations(run: &Run) -> String {
+    let mut text = String::new();
+    for violation in run.violations.iter().take(VIOLATIONS_MAX) {
+        line(&mut text, format_args!("seed {}: {violation}", run.plan.seed));
+        for entry in tail(&run.entries, violation) {
+            line(&mut text, format_args!("    {entry}"));
+        }
+    }
+    if !run.violations.is_empty() {
+        let (count, seed) = (run.violations.len(), run.plan.seed);
+        line(
+            &mut text,
+            format_args!("{count} violations; again: cargo run -p tidewheel-sim -- --seed {seed}"),
+        );
+    }
+    text
+}
+
+/// The whole record.
+#[must_use]
+pub fn record(run: &Run) -> String {
+    let mut text = String::new();
+    for entry in &run.entries {
+        line(&mut text, format_args!("{entry}"));
+    }
+    text
+}
+
+/// One line about a run.
+#[must_use]
+pub fn summary(run: &Run) -> String {
+    let count =
+        |matches: fn(&Event) -> bool| run.entries.iter().filter(|entry| matches(&entry.event)).count();
+    let elapsed_s = run.entries.last().map_or(0, |entry| entry.elapsed_ms / 1_000);
+    format!(
+        "seed {}: {} acknowledged, {} starts, {} servers, {} faults, {} violations, {elapsed_s} virtual s, {} store calls, {:?}",
+        run.plan.seed,
+        count(|event| matches!(event, Event::Taken { .. })),
+        count(|event| matches!(event, Event::Started(_))),
+        count(|event| matches!(event, Event::ServerUp)),
+        count(|event| matches!(event, Event::Fault(..))),
+        run.violations.len(),
+        run.store_calls,
+        run.plan.strikes,
+    )
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing into a String cannot fail.
+    writeln!(text, "{arguments}").ok();
+}
+
+/// What led to a violation: everything about its job, and every fault.
+fn tail<'a>(entries: &'a [Entry], violation: &Violation) -> Vec<&'a Entry> {
+    let about = |entry: &&Entry| subject(&entry.event).is_none_or(|id| Some(id) == violation.id);
+    let matching: Vec<&Entry> = entries.iter().filter(about).collect();
+    let skipped = matching.len().saturating_sub(TAIL_MAX);
+    matching.into_iter().skip(skipped).collect()
+}
+
+/// The job an event is about; `None` when it concerns everybody.
+fn subject(event: &Event) -> Option<tidewheel_core::id::JobId> {
+    match event {
+        Event::Submitting(asked) => Some(asked.id),
+        Event::Started(start) => Some(start.id),
+        Event::Taken { id }
+        | Event::Known { id, .. }
+        | Event::SubmitUnclear { id }
+        | Event::Wishing { id, .. }
+        | Event::Granted { id, .. }
+        | Event::Declined { id, .. }
+        | Event::Reporting { id, .. }
+        | Event::Accepted { id, .. }
+        | Event::Refused { id, .. }
+        | Event::Overdue { id, .. } => Some(*id),
+        Event::ServerUp
+        | Event::ServerGone { .. }
+        | Event::Fault(..)
+        | Event::FaultsOver
+        | Event::Held { .. }
+        | Event::TooManyPushes { .. } => None,
+    }
+}

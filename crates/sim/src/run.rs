@@ -1,0 +1,137 @@
+//! One run from beginning to end: a time of faults, a time to recover, and an audit of what is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
+use tidewheel_server::clock::Clock;
+
+use crate::checker::{self, Ledger, Violation};
+use crate::client::{self, QUEUES, is_deserted};
+use crate::history::{Entry, Event};
+use crate::nemesis;
+use crate::plan::Plan;
+use crate::worker;
+use crate::world::World;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Run {
+    /// What it was.
+    pub plan: Plan,
+    /// What happened.
+    pub entries: Vec<Entry>,
+    /// What should not have.
+    pub violations: Vec<Violation>,
+    /// Calls to the store.
+    pub store_calls: u64,
+}
+
+/// How long the server may take to recover, once nothing is broken any more. Leases of runners that died have
+/// to run out in it.
+const RECOVERY_MS: i64 = 90 * SECOND_MS;
+/// From then on, how late a job may be.
+const LATE_MS_MAX: i64 = 3 * SECOND_MS;
+/// Audits that find something late before the run is given up.
+const LATE_AUDITS_MAX: usize = 5;
+/// How often the audit looks.
+const AUDIT_MS: i64 = 5 * SECOND_MS;
+/// After which everything must have ended. Set by the clock: a job due by a clock that was set back an hour
+/// waits for that hour.
+const SETTLED_MS: i64 = 4 * HOUR_MS;
+/// Lanes that can be under way: hosts and queues.
+const LANES: usize = 6;
+
+/// Runs a seed.
+///
+/// # Errors
+/// When the runtime cannot be made.
+pub fn run(plan: Plan) -> std::io::Result<Run> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(live(plan)))
+}
+
+async fn live(plan: Plan) -> Run {
+    let world = World::new(plan);
+    world.start_server().await;
+    for tenant in world.tenants() {
+        for queue in QUEUES {
+            tokio::spawn(worker::run(Arc::clone(&world), tenant.clone(), Arc::from(queue)));
+        }
+    }
+    for _ in 0..world.plan.clients {
+        tokio::spawn(client::run(Arc::clone(&world), RECOVERY_MS + 30 * SECOND_MS));
+    }
+    tokio::spawn(watch_memory(Arc::clone(&world)));
+    nemesis::run(&world).await;
+    let jobs = settle(&world).await;
+    let entries = world.history.entries();
+    let ledger = Ledger { jobs, ended_at: world.now() };
+    let violations = checker::check(&entries, &ledger);
+    Run { plan: world.plan.clone(), entries, violations, store_calls: world.weather.calls() }
+}
+
+/// Waits until everything has ended that can, and notes what is late on the way. Returns what the store has.
+async fn settle(world: &World) -> BTreeMap<JobId, Job> {
+    world.sleep_ms(RECOVERY_MS).await;
+    let until_ms = world.clock.monotonic_ms() + SETTLED_MS;
+    let mut late = 0;
+    loop {
+        let (jobs, is_late) = audit(world).await;
+        late += usize::from(is_late);
+        let open = jobs.values().filter(|job| !job.status.state.is_finished() && !is_deserted(job));
+        // Clients go on for a while, so that recovery can be seen: let them finish.
+        let clients_done = world.clock.monotonic_ms() >= until_ms - SETTLED_MS + 40 * SECOND_MS;
+        if (open.count() == 0 && clients_done) || world.clock.monotonic_ms() >= until_ms {
+            return jobs;
+        }
+        // Something is stuck already: waiting longer tells no more.
+        if late > LATE_AUDITS_MAX {
+            return jobs;
+        }
+        world.sleep_ms(AUDIT_MS).await;
+    }
+}
+
+/// What the store has, and whether something in it is late.
+async fn audit(world: &World) -> (BTreeMap<JobId, Job>, bool) {
+    let mut jobs = BTreeMap::new();
+    let Some(engine) = world.engine() else { return (jobs, false) };
+    for (tenant, ids) in world.history.submitted() {
+        let found = engine.store().get(&tenant, ids).await.unwrap_or_default();
+        jobs.extend(found.into_iter().flatten().map(|job| (job.id, job)));
+    }
+    let now = world.now();
+    let mut is_late = false;
+    for job in jobs.values().filter(|job| !is_deserted(job)) {
+        let should_have_moved_at =
+            job.armed_at().or(job.status.running.as_ref().map(|running| running.lease_until));
+        if let Some(since) = should_have_moved_at.filter(|at| at.plus_ms(LATE_MS_MAX) < now) {
+            world.history.note(Event::Overdue { id: job.id, state: job.status.state, since });
+            is_late = true;
+        }
+    }
+    (jobs, is_late)
+}
+
+/// Notes how much the server holds in memory.
+async fn watch_memory(world: Arc<World>) {
+    let config = &world.plan.config;
+    let lots = LANES * world.plan.tenants * Priority::ALL.len();
+    let bound = config.held_count_max + lots * config.lot_count_min;
+    loop {
+        world.sleep_ms(2 * SECOND_MS).await;
+        if let Some(count) = world.engine().and_then(|engine| held_jobs(&engine.metrics().render())) {
+            world.history.note(Event::Held { count, bound });
+        }
+    }
+}
+
+/// The gauge of jobs in memory, out of the metrics' text.
+#[must_use]
+pub fn held_jobs(metrics: &str) -> Option<usize> {
+    let line = metrics.lines().find(|line| line.starts_with("tidewheel_held_jobs "))?;
+    line.rsplit(' ').next()?.parse().ok()
+}

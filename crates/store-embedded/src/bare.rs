@@ -1,0 +1,175 @@
+//! The engine's own speed: the same writes the store makes, in the same batches, without judging anything. What a
+//! benchmark measures the store against.
+
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Token, transition};
+use tidewheel_core::limits::{DAY_MS, LEASE_MS_DEFAULT, SHARDS_COUNT_DEFAULT, TIMEOUT_MS_DEFAULT};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::retry::RetryPolicy;
+use tidewheel_core::time::Timestamp;
+
+use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim};
+use crate::fjall_kv::FjallKv;
+use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError};
+use crate::options::CACHE_BYTES_DEFAULT;
+use crate::stopwatch::Stopwatch;
+use crate::{keys, record, versioned};
+
+const TENANTS_COUNT: u64 = 16;
+/// When the jobs' day begins; any day will do.
+const DAY_START_MS: i64 = 20_000 * DAY_MS;
+
+/// How fast it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// Jobs written or drained.
+    pub jobs: u64,
+    /// In this time.
+    pub elapsed: Duration,
+    /// Bytes on disk afterwards.
+    pub disk_bytes: u64,
+}
+
+impl Rates {
+    /// Jobs in a second.
+    #[must_use]
+    pub fn per_second(&self) -> u64 {
+        let micros = self.elapsed.as_micros().max(1);
+        u64::try_from(u128::from(self.jobs) * 1_000_000 / micros).unwrap_or(u64::MAX)
+    }
+}
+
+/// A job of the benchmark: number `n` of jobs spread over a day and a few tenants.
+#[must_use]
+pub fn sample(n: u64, payload_bytes: usize) -> Job {
+    let payload: Vec<u8> = (0..payload_bytes).map(|i| b'a' + u8::try_from((i * 7 + i / 5) % 26).unwrap_or(0)).collect();
+    let spec = Spec {
+        kind: "bench".into(),
+        payload: Bytes::from(payload),
+        destination: Destination::Queue("default".into()),
+        priority: Priority::Normal,
+        retry: RetryPolicy::default(),
+        timeout_ms: TIMEOUT_MS_DEFAULT,
+        expires_at: None,
+        idempotency_key: None,
+        labels: Vec::new(),
+        occurrence: None,
+        created_at: Timestamp::from_ms(DAY_START_MS),
+    };
+    let id = sample_id(n);
+    Job::new(sample_tenant(n), spec, id.run_at(), u128::from_be_bytes(*id.as_bytes()))
+}
+
+/// Commits `count` waiting jobs in groups of `batch` to a new store in `path`.
+///
+/// # Errors
+/// When the engine fails.
+pub fn ingest(path: &Path, count: u64, batch: usize, payload_bytes: usize, sync: bool) -> Result<Rates, KvError> {
+    let kv = open(path)?;
+    let value = record::encode(&sample(0, payload_bytes));
+    let tenants: Vec<_> = (0..TENANTS_COUNT).map(sample_tenant).collect();
+    let stopwatch = Stopwatch::start();
+    let mut writes = Batch::default();
+    for (n, tenant) in (0..count).zip(tenants.iter().cycle()) {
+        writes.put(Keyspace::Waiting, keys::job(SHARDS_COUNT_DEFAULT, tenant, sample_id(n)), value.clone());
+        if writes.0.len() >= batch || n + 1 == count {
+            kv.commit(std::mem::take(&mut writes), durability(sync))?;
+        }
+    }
+    Ok(Rates { jobs: count, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
+}
+
+/// Drains what [`ingest`] left in `path`: reads `batch` jobs, commits their claims, commits their outcomes.
+///
+/// # Errors
+/// When the engine fails.
+pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Result<Rates, KvError> {
+    let kv = open(path)?;
+    let history = Keyspace::History(Day::of(Timestamp::from_ms(DAY_START_MS)));
+    kv.create(history)?;
+    let running = attempt(&sample(0, payload_bytes));
+    let value = record::encode(&succeeded(&running));
+    let stopwatch = Stopwatch::start();
+    let mut jobs = 0;
+    let mut claim_number = 0_u64;
+    let mut after: Vec<u8> = Vec::new();
+    loop {
+        let entries = scan(&*kv, &after, batch)?;
+        let Some(last) = entries.last() else { break };
+        after.clone_from(last);
+        jobs += u64::try_from(entries.len()).unwrap_or(0);
+        let first_claim = claim_number;
+        let mut claims = Batch::default();
+        for chunk in entries.chunks(CLAIMS_PER_RECORD_MAX) {
+            let record: Vec<_> = chunk.iter().filter_map(|_| Claim::of(&running)).collect();
+            claims.put(Keyspace::Claims, claim_number.to_be_bytes().to_vec(), versioned::encode(&record));
+            claim_number += 1;
+        }
+        kv.commit(claims, durability(sync))?;
+        let mut outcomes = Batch::default();
+        for number in first_claim..claim_number {
+            outcomes.delete(Keyspace::Claims, number.to_be_bytes().to_vec());
+        }
+        for key in entries {
+            outcomes.put(history, key.clone(), value.clone());
+            outcomes.delete(Keyspace::Waiting, key);
+        }
+        kv.commit(outcomes, durability(sync))?;
+    }
+    Ok(Rates { jobs, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
+}
+
+fn open(path: &Path) -> Result<Arc<dyn Kv>, KvError> {
+    Ok(Arc::new(FjallKv::open(path, CACHE_BYTES_DEFAULT)?))
+}
+
+fn durability(sync: bool) -> Durability {
+    if sync { Durability::Synced } else { Durability::Buffered }
+}
+
+/// Up to `count` keys after `after`; the records are read and thrown away.
+fn scan(kv: &dyn Kv, after: &[u8], count: usize) -> Result<Vec<Vec<u8>>, KvError> {
+    let mut entries = Vec::with_capacity(count);
+    let mut bytes = 0;
+    let range = (Bound::Excluded(after), Bound::Unbounded);
+    kv.snapshot().scan(Keyspace::Waiting, range, Direction::Up, &mut |key, value| {
+        bytes += value.len();
+        entries.push(key.to_vec());
+        if entries.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(entries)
+}
+
+fn sample_tenant(n: u64) -> Tenant {
+    Tenant::new(&format!("tenant-{:02}", n % TENANTS_COUNT)).unwrap_or_default()
+}
+
+/// Spreads jobs over the day as a random source would, but the same every time.
+fn sample_id(n: u64) -> JobId {
+    let mixed = xxhash_rust::xxh3::xxh3_128(&n.to_be_bytes());
+    let ms = i64::try_from(mixed % 86_400_000).unwrap_or(0);
+    JobId::new(Timestamp::from_ms(DAY_START_MS + ms), mixed)
+}
+
+fn attempt(job: &Job) -> Job {
+    let claim =
+        Command::Claim { epoch: 1, worker: "bench".into(), lease_ms: LEASE_MS_DEFAULT, detached: false };
+    changed(job, &claim)
+}
+
+fn succeeded(job: &Job) -> Job {
+    changed(job, &Command::Succeed { token: Token::new(1, 1), finding: Finding::default() })
+}
+
+fn changed(job: &Job, command: &Command) -> Job {
+    match transition(job, command, job.id.run_at()) {
+        Ok(tidewheel_core::job::Change::To(next)) => next,
+        Ok(_) | Err(_) => job.clone(),
+    }
+}

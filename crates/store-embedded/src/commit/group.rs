@@ -1,0 +1,105 @@
+//! A group: what the requests of one commit have done so far, job by job and key by key.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, State};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+
+use super::Answer;
+use crate::place::{JobKey, Place};
+use crate::view::UnderWay;
+
+/// What an idempotency key points at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pointer {
+    id: [u8; 16],
+    pub(crate) fingerprint: [u8; 16],
+    until_ms: i64,
+}
+
+impl Pointer {
+    pub(crate) fn new(id: JobId, fingerprint: [u8; 16], until: Timestamp) -> Self {
+        Self { id: *id.as_bytes(), fingerprint, until_ms: until.as_ms() }
+    }
+
+    pub(crate) fn id(&self) -> JobId {
+        JobId::from_bytes(self.id)
+    }
+
+    pub(crate) fn until(&self) -> Timestamp {
+        Timestamp::from_ms(self.until_ms)
+    }
+}
+
+/// One job in the group.
+pub(super) struct Slot {
+    pub(super) key: JobKey,
+    /// Where it stood and lay before the group.
+    pub(super) start: Option<(State, Place)>,
+    /// Its attempt before the group: number, record in `claims`, whether it has one in `leases`.
+    pub(super) attempt: Option<(u32, u64, bool)>,
+    /// As it is now; `None` when there is no such job.
+    pub(super) job: Option<Job>,
+    /// What its record must become, if it changes: a place and the bytes, or gone.
+    pub(super) rest: Option<Option<(Place, Vec<u8>)>>,
+    /// The attempt under way has a lease or progress its claim does not know of.
+    pub(super) lease_changed: bool,
+}
+
+impl Slot {
+    pub(super) fn absent(key: JobKey) -> Self {
+        Self { key, start: None, attempt: None, job: None, rest: None, lease_changed: false }
+    }
+
+    pub(super) fn stored(key: JobKey, job: Job) -> Self {
+        let start = Some((job.status.state, Place::of(&job)));
+        Self { start, job: Some(job), ..Self::absent(key) }
+    }
+
+    pub(super) fn under_way(key: JobKey, under_way: UnderWay) -> Self {
+        let attempt = Some((under_way.job.status.attempt, under_way.claim, under_way.has_lease));
+        Self { attempt, ..Self::stored(key, under_way.job) }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) slots: Vec<Slot>,
+    index: FxHashMap<JobKey, usize>,
+    pub(super) pointers: FxHashMap<(Tenant, Arc<str>), PointerSlot>,
+    /// Keys in the order they were set, to be written.
+    pub(super) pointers_set: Vec<(Tenant, Arc<str>)>,
+    /// Records of `meta`; the last one of a key counts.
+    pub(super) meta: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) answers: Vec<Answer>,
+    /// About what will be written.
+    pub(super) bytes: usize,
+}
+
+/// One idempotency key in the group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PointerSlot {
+    pub(super) pointer: Option<Pointer>,
+    pub(super) is_set: bool,
+}
+
+impl Group {
+    pub(super) fn jobs_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn find(&self, key: &JobKey) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    pub(super) fn add(&mut self, slot: Slot) -> usize {
+        let at = self.slots.len();
+        self.index.insert(slot.key.clone(), at);
+        self.slots.push(slot);
+        at
+    }
+}

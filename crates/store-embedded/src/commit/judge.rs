@@ -1,0 +1,242 @@
+//! Judging requests: everything a request needs is read first, which may fail and then leaves no trace; what
+//! follows cannot fail, so a request is in the group as a whole or not at all.
+
+use std::sync::Arc;
+
+use tidewheel_core::job::{Change, State, transition};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{
+    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted,
+};
+
+use super::group::{Group, Pointer, PointerSlot, Slot};
+use super::{Answer, Arrival, Committer, Judgements, Request};
+use crate::kv::{Keyspace, Space};
+use crate::place::{JobKey, Place};
+use crate::shared::{locate, read_error};
+use crate::view::Known;
+use crate::{checkpoints, keys, pointers, record};
+
+/// Room kept for outcomes and the engine's own housekeeping when the device fills up: this much, or on a small
+/// device a tenth of it.
+const RESERVE_BYTES: u64 = 256 * 1024 * 1024;
+const RESERVE_SHARE: u64 = 10;
+
+impl Committer {
+    /// Judges one request into the group; one that fails is answered at once.
+    pub(super) fn judge(&mut self, group: &mut Group, request: Request) {
+        let poisoned = self.shared.poisoned();
+        let refused = |error: &Option<Error>| error.clone().map_or(Ok(()), Err);
+        match request {
+            Request::Submit { now, arrivals, on_conflict, reply } => {
+                let outcome =
+                    refused(&poisoned).and_then(|()| self.submit(group, now, arrivals, on_conflict));
+                match outcome {
+                    Ok(answer) => group.answers.push(Answer::Submitted(reply, answer)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Request::Apply { now, epoch, orders, reply } => {
+                let outcome = refused(&poisoned).and_then(|()| self.apply(group, now, epoch, orders));
+                match outcome {
+                    Ok(answer) => group.answers.push(Answer::Applied(reply, answer)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Request::OpenEpoch { reply } => match poisoned {
+                Some(error) => drop(reply.send(Err(error))),
+                None => {
+                    self.epoch += 1;
+                    group.meta.push((keys::meta::EPOCH.to_vec(), self.epoch.to_be_bytes().to_vec()));
+                    group.answers.push(Answer::Epoch(reply, self.epoch));
+                }
+            },
+            Request::SaveCheckpoints { checkpoints, reply } => match poisoned {
+                Some(error) => drop(reply.send(Err(error))),
+                None => {
+                    group.meta.extend(checkpoints.iter().map(encode_checkpoint));
+                    group.answers.push(Answer::Done(reply));
+                }
+            },
+            Request::DropHistory { .. } | Request::Close { .. } => {}
+        }
+    }
+
+    fn submit(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        arrivals: Vec<Arrival>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Error> {
+        self.check_room()?;
+        let absent = arrivals.iter().filter_map(|arrival| Some((&arrival.key, arrival.absent_since?)));
+        self.shared.view.unchanged(absent, |key| {
+            if group.find(key).is_none() {
+                group.add(Slot::absent(key.clone()));
+            }
+        });
+        let slots = self.load(group, arrivals.iter().map(|arrival| &arrival.key))?;
+        for arrival in &arrivals {
+            if let Some(claim) = &arrival.claim {
+                self.load_pointer(group, now, &arrival.key.tenant, &claim.key)?;
+            }
+        }
+        let mut undo = Vec::new();
+        let answers: Vec<_> = arrivals
+            .into_iter()
+            .zip(slots)
+            .map(|(arrival, slot)| take_in(group, now, arrival, slot, &mut undo))
+            .collect();
+        let conflicted = answers.iter().any(|answer| matches!(answer, Submitted::Conflict(_)));
+        if conflicted && on_conflict == OnConflict::KeepNone {
+            for undo in undo.into_iter().rev() {
+                take_back(group, undo);
+            }
+        }
+        Ok(answers)
+    }
+
+    fn apply(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: Vec<Order>,
+    ) -> Result<Judgements, Error> {
+        if epoch.is_some_and(|epoch| epoch != self.epoch) {
+            return Err(Error::Fenced);
+        }
+        let keys: Vec<_> =
+            orders.iter().map(|order| JobKey { id: order.id, tenant: order.tenant.clone() }).collect();
+        let slots = self.load(group, keys.iter())?;
+        Ok(orders.iter().zip(slots).map(|(order, slot)| obey(group, now, order, slot)).collect())
+    }
+
+    /// Makes sure the group knows these jobs as they are; says which slot is whose.
+    fn load<'k>(
+        &self,
+        group: &mut Group,
+        keys: impl Iterator<Item = &'k JobKey> + Clone,
+    ) -> Result<Vec<usize>, Error> {
+        let mut on_disk = Vec::new();
+        let mut known = Vec::new();
+        let unknown = keys.clone().filter(|key| group.find(key).is_none());
+        self.shared.view.look_up(unknown, |key, found| match found {
+            Known::UnderWay(under_way) => known.push(Slot::under_way(key.clone(), under_way)),
+            Known::Waiting(job) => known.push(Slot::stored(key.clone(), job)),
+            Known::Nothing => on_disk.push(key),
+        });
+        let days = self.shared.days();
+        for key in on_disk {
+            let job = locate(|keyspace, key| self.kv.get(keyspace, key), self.shared.shards, &days, key)?;
+            known.push(job.map_or_else(|| Slot::absent(key.clone()), |job| Slot::stored(key.clone(), job)));
+        }
+        for slot in known {
+            if group.find(&slot.key).is_none() {
+                group.add(slot);
+            }
+        }
+        Ok(keys.map(|key| group.find(key).unwrap_or(usize::MAX)).collect())
+    }
+
+    fn load_pointer(&self, group: &mut Group, now: Timestamp, tenant: &Tenant, key: &Arc<str>) -> Result<(), Error> {
+        let name = (tenant.clone(), Arc::clone(key));
+        if group.pointers.contains_key(&name) {
+            return Ok(());
+        }
+        let days = self.shared.days();
+        let get = |keyspace: Keyspace, key: &[u8]| self.kv.get(keyspace, key).map_err(read_error);
+        let pointer = pointers::find(get, &days, now, tenant, key)?;
+        group.pointers.insert(name, PointerSlot { pointer, is_set: false });
+        Ok(())
+    }
+
+    /// Refuses new jobs while the device is nearly full; what is under way can still be finished.
+    fn check_room(&self) -> Result<(), Error> {
+        let Some(Space { free_bytes, total_bytes }) = self.kv.space() else { return Ok(()) };
+        if free_bytes < RESERVE_BYTES.min(total_bytes / RESERVE_SHARE) {
+            return Err(Error::Full(format!("{} MiB of {} MiB are left", free_bytes >> 20, total_bytes >> 20)));
+        }
+        Ok(())
+    }
+}
+
+/// How to take a submission back.
+struct Undo {
+    slot: usize,
+    pointer: Option<((Tenant, Arc<str>), PointerSlot)>,
+}
+
+fn take_in(group: &mut Group, now: Timestamp, arrival: Arrival, at: usize, undo: &mut Vec<Undo>) -> Submitted {
+    let Arrival { key, job, record, claim, .. } = arrival;
+    if group.slots.get(at).is_none_or(|slot| slot.job.is_some()) {
+        return Submitted::New;
+    }
+    let mut pointer_before = None;
+    if let Some(IdempotencyClaim { key: text, fingerprint, until }) = claim {
+        let name = (key.tenant, text);
+        let there = group.pointers.get(&name).copied().unwrap_or_default();
+        match there.pointer {
+            Some(pointer) if now < pointer.until() && pointer.fingerprint == fingerprint => {
+                return Submitted::Duplicate(pointer.id());
+            }
+            Some(pointer) if now < pointer.until() => return Submitted::Conflict(pointer.id()),
+            Some(_) | None => {}
+        }
+        let pointer = Some(Pointer::new(job.id, fingerprint, until));
+        group.pointers.insert(name.clone(), PointerSlot { pointer, is_set: true });
+        group.pointers_set.push(name.clone());
+        pointer_before = Some((name, there));
+    }
+    group.bytes += record.len() + 64;
+    if let Some(slot) = group.slots.get_mut(at) {
+        slot.rest = Some(Some((Place::of(&job), record)));
+        slot.job = Some(job);
+    }
+    undo.push(Undo { slot: at, pointer: pointer_before });
+    Submitted::New
+}
+
+fn take_back(group: &mut Group, undo: Undo) {
+    if let Some(slot) = group.slots.get_mut(undo.slot) {
+        slot.job = None;
+        // A job that was there before the group went in it: it stays gone.
+        slot.rest = slot.start.map(|_| None);
+    }
+    if let Some((name, before)) = undo.pointer {
+        group.pointers.insert(name, before);
+    }
+}
+
+fn obey(group: &mut Group, now: Timestamp, order: &Order, at: usize) -> Result<Applied, Refusal> {
+    let slot = group.slots.get_mut(at).ok_or(Refusal::NotFound)?;
+    let job = slot.job.as_ref().ok_or(Refusal::NotFound)?;
+    match transition(job, &order.command, now)? {
+        Change::To(next) => {
+            if next.status.state == State::Running {
+                slot.lease_changed = job.status.state == State::Running;
+                group.bytes += 96;
+            } else {
+                let record = record::encode(&next);
+                group.bytes += record.len() + 128;
+                slot.rest = Some(Some((Place::of(&next), record)));
+                slot.lease_changed = false;
+            }
+            slot.job = Some(next.clone());
+            Ok(Applied { job: next, changed: true, others: Vec::new() })
+        }
+        Change::Nothing => Ok(Applied { job: job.clone(), changed: false, others: Vec::new() }),
+        Change::Gone => {
+            let job = job.clone();
+            slot.job = None;
+            slot.rest = Some(None);
+            Ok(Applied { job, changed: true, others: Vec::new() })
+        }
+    }
+}
+
+fn encode_checkpoint(checkpoint: &Checkpoint) -> (Vec<u8>, Vec<u8>) {
+    (keys::meta::checkpoint(checkpoint.shard), checkpoints::encode(checkpoint))
+}

@@ -1,0 +1,144 @@
+//! The commit thread, the only one that writes. It takes all requests that wait, judges them one after the other
+//! against what is stored and what the requests before them did, writes the outcome as one batch with one sync,
+//! and only then lets anybody see or hear of it. While a sync runs the next requests gather, so the busier the
+//! store the more they share.
+//!
+//! After a failed commit nobody knows what the disk holds, so nothing is written any more until a restart has
+//! read it again.
+
+mod group;
+mod judge;
+mod retention;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{
+    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::kv::{Durability, Kv};
+use crate::options::OnCommit;
+use crate::place::JobKey;
+use crate::shared::Shared;
+use group::Group;
+pub(crate) use group::Pointer;
+
+/// Calls that may wait for the commit thread; more wait at the door.
+pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
+/// A group takes in no further request beyond these.
+const GROUP_JOBS_COUNT_MAX: usize = 16_384;
+const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
+const READERS_POLL: Duration = Duration::from_millis(1);
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
+pub(crate) type Judgements = Vec<Result<Applied, Refusal>>;
+
+/// A job to be taken in, encoded by the caller so that the commit thread need not.
+pub(crate) struct Arrival {
+    pub(crate) key: JobKey,
+    pub(crate) job: tidewheel_core::job::Job,
+    pub(crate) record: Vec<u8>,
+    pub(crate) claim: Option<IdempotencyClaim>,
+    /// The caller has looked and found no such job, as of this version of the view, where it is still registered.
+    pub(crate) absent_since: Option<u64>,
+}
+
+pub(crate) enum Request {
+    Submit { now: Timestamp, arrivals: Vec<Arrival>, on_conflict: OnConflict, reply: Reply<Vec<Submitted>> },
+    Apply { now: Timestamp, epoch: Option<u64>, orders: Vec<Order>, reply: Reply<Judgements> },
+    OpenEpoch { reply: Reply<u64> },
+    SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
+    DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
+    Close { reply: Reply<()> },
+}
+
+/// An answer that waits for the commit.
+enum Answer {
+    Submitted(Reply<Vec<Submitted>>, Vec<Submitted>),
+    Applied(Reply<Judgements>, Judgements),
+    Epoch(Reply<u64>, u64),
+    Done(Reply<()>),
+}
+
+impl Answer {
+    /// Nobody may be listening any more; what was written stays written.
+    fn give(self, outcome: Result<(), Error>) {
+        match self {
+            Self::Submitted(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::Applied(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::Epoch(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::Done(reply) => drop(reply.send(outcome)),
+        }
+    }
+}
+
+pub(crate) struct Committer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kv: Arc<dyn Kv>,
+    pub(crate) durability: Durability,
+    pub(crate) on_commit: Option<OnCommit>,
+    pub(crate) epoch: u64,
+    /// The number of the next record in `claims`.
+    pub(crate) next_claim: u64,
+    /// Attempts still under way, by record in `claims`.
+    pub(crate) claims: FxHashMap<u64, usize>,
+}
+
+impl Committer {
+    /// Serves requests until told to close, or until nobody can send any.
+    pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut waiting = None;
+        while let Some(request) = waiting.take().or_else(|| requests.blocking_recv()) {
+            match request {
+                Request::Close { reply } => {
+                    let outcome = self.close();
+                    drop(reply.send(outcome));
+                    return;
+                }
+                Request::DropHistory { now, before, reply } => {
+                    let outcome = self.drop_history(now, before);
+                    drop(reply.send(outcome));
+                }
+                first @ (Request::Submit { .. }
+                | Request::Apply { .. }
+                | Request::OpenEpoch { .. }
+                | Request::SaveCheckpoints { .. }) => waiting = self.serve_group(first, &mut requests),
+            }
+        }
+    }
+
+    /// Serves `first` and all that wait behind it, up to one that cannot share a commit, which is handed back.
+    fn serve_group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+        let mut group = Group::default();
+        let mut next = Some(first);
+        while let Some(request) = next.take() {
+            if matches!(request, Request::Close { .. } | Request::DropHistory { .. }) {
+                next = Some(request);
+                break;
+            }
+            self.judge(&mut group, request);
+            if group.jobs_count() < GROUP_JOBS_COUNT_MAX && group.bytes < GROUP_BYTES_MAX {
+                next = requests.try_recv().ok();
+            }
+        }
+        self.commit_group(group);
+        next
+    }
+
+    fn close(self) -> Result<(), Error> {
+        let poisoned = self.shared.poisoned();
+        self.shared.close();
+        let outcome = if poisoned.is_some() { Ok(()) } else { self.kv.close() };
+        // Readers that are under way still use the engine; the folder is free only after the last of them.
+        while self.shared.view.is_read() {
+            std::thread::park_timeout(READERS_POLL);
+        }
+        drop(self.kv);
+        outcome.map_err(|error| Error::Poisoned(error.to_string()))
+    }
+}

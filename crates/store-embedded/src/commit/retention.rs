@@ -1,0 +1,52 @@
+//! Dropping what is old: a day of history, or of idempotency keys, at a time and without reading it. The counts
+//! go first, with a note of what is being dropped, so that a crash in between is finished on the next opening.
+
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::Error;
+
+use super::Committer;
+use crate::keys;
+use crate::kv::{Batch, Day, Keyspace};
+
+impl Committer {
+    /// Drops the days of history that ended before `before`, and keys that have run out by `now`.
+    pub(super) fn drop_history(&mut self, now: Timestamp, before: Timestamp) -> Result<u64, Error> {
+        if let Some(error) = self.shared.poisoned() {
+            return Err(error);
+        }
+        let days = self.shared.days();
+        let mut dropped = 0;
+        for day in days.history.keys().filter(|day| day.end() <= before) {
+            dropped += self.drop_day(*day)?;
+        }
+        for day in days.keys.iter().filter(|day| day.end() <= now) {
+            self.shared.change_days(|days| {
+                days.keys.remove(day);
+            });
+            self.kv.remove(Keyspace::Keys(*day)).map_err(|error| self.poison(&error))?;
+        }
+        Ok(dropped)
+    }
+
+    fn drop_day(&mut self, day: Day) -> Result<u64, Error> {
+        let (changes, jobs) = self.shared.counters().forgetting(day);
+        let mut batch = Batch::default();
+        self.shared.counters().write(&changes, &mut batch);
+        batch.put(Keyspace::Meta, keys::meta::dropping(day), Vec::new());
+        self.commit(batch)?;
+        {
+            let mut counters = self.shared.counters();
+            counters.apply(changes);
+            counters.forget(day);
+        }
+        self.shared.change_days(|days| {
+            days.history.remove(&day);
+        });
+        self.kv.remove(Keyspace::History(day)).map_err(|error| self.poison(&error))?;
+        let mut batch = Batch::default();
+        batch.delete(Keyspace::Meta, keys::meta::dropping(day));
+        self.commit(batch)?;
+        tracing::info!(%day, jobs, "dropped a day of history");
+        Ok(jobs)
+    }
+}

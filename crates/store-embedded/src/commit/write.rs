@@ -1,0 +1,191 @@
+//! Turning a group into one batch, committing it, and telling everybody.
+
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::Bucket;
+use tidewheel_store::Error;
+
+use super::group::{Group, Slot};
+use super::Committer;
+use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
+use crate::counters::Changes;
+use crate::kv::{Batch, Day, Keyspace, KvError};
+use crate::options::CommitReport;
+use crate::place::{Place, write_move};
+use crate::stopwatch::Stopwatch;
+use crate::view::{Published, UnderWay};
+use crate::{keys, pointers, versioned};
+
+/// What a group becomes.
+#[derive(Default)]
+struct Plan {
+    batch: Batch,
+    counts: Changes,
+    published: Published,
+    claims: Vec<Claim>,
+    /// New entries in `waiting`.
+    armed: Vec<Vec<u8>>,
+}
+
+impl Committer {
+    /// Writes the group and gives its answers.
+    pub(super) fn commit_group(&mut self, mut group: Group) {
+        let answers = std::mem::take(&mut group.answers);
+        let jobs = group.slots.len();
+        let outcome = self.plan(group).and_then(|plan| self.carry_out(plan, answers.len(), jobs));
+        for answer in answers {
+            answer.give(outcome.clone());
+        }
+    }
+
+    fn plan(&mut self, mut group: Group) -> Result<Plan, Error> {
+        let mut plan = Plan::default();
+        for slot in std::mem::take(&mut group.slots) {
+            self.plan_job(&mut plan, slot)?;
+        }
+        self.plan_claims(&mut plan);
+        self.plan_pointers(&mut plan, &mut group)?;
+        // Within a batch no key may occur twice: the last one counts.
+        let mut meta = std::mem::take(&mut group.meta);
+        meta.reverse();
+        meta.sort_by(|(a, _), (b, _)| a.cmp(b));
+        meta.dedup_by(|(later, _), (first, _)| later == first);
+        for (key, value) in meta {
+            plan.batch.put(Keyspace::Meta, key, value);
+        }
+        self.shared.counters().write(&plan.counts, &mut plan.batch);
+        Ok(plan)
+    }
+
+    fn plan_job(&mut self, plan: &mut Plan, mut slot: Slot) -> Result<(), Error> {
+        let shards = self.shared.shards;
+        let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
+        let with_day = |(state, place): (_, Place)| (state, place.day());
+        plan.counts.moved(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
+        if let Some(rest) = slot.rest.take() {
+            if let Some((Place::History(day), _)) = &rest {
+                self.ready_history(*day, Bucket::of(slot.key.id.run_at()))?;
+            }
+            let first = plan.batch.0.len();
+            write_move(&mut plan.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
+            let new = plan.batch.0.iter().skip(first);
+            let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
+            plan.armed.extend(armed.map(|write| write.key.clone()));
+            plan.published.changed.push(slot.key.clone());
+        }
+        let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
+        let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));
+        if let Some((_, claim, has_lease)) = ended {
+            self.retire(&mut plan.batch, claim);
+            if has_lease && !slot.lease_changed {
+                plan.batch.delete(Keyspace::Leases, slot.key.natural(shards));
+            }
+            if now.is_none() {
+                plan.published.ended.push(slot.key.clone());
+            }
+        }
+        let Some(job) = slot.job.filter(|job| job.status.running.is_some()) else { return Ok(()) };
+        if let Some(lease) = Lease::of(&job).filter(|_| slot.lease_changed) {
+            plan.batch.put(Keyspace::Leases, slot.key.natural(shards), versioned::encode(&lease));
+        }
+        let (claim, had_lease) = match slot.attempt.filter(|_| ended.is_none()) {
+            Some((_, claim, has_lease)) => (claim, has_lease),
+            None => {
+                let records = u64::try_from(plan.claims.len() / CLAIMS_PER_RECORD_MAX).unwrap_or(0);
+                plan.claims.extend(Claim::of(&job));
+                (self.next_claim + records, false)
+            }
+        };
+        let has_lease = had_lease || slot.lease_changed;
+        plan.published.running.push((slot.key, UnderWay { job, claim, has_lease }));
+        Ok(())
+    }
+
+    /// One attempt of a record in `claims` has ended; the record goes with the last.
+    fn retire(&mut self, batch: &mut Batch, claim: u64) {
+        let left = self.claims.get(&claim).map_or(0, |left| left.saturating_sub(1));
+        if left == 0 {
+            self.claims.remove(&claim);
+            batch.delete(Keyspace::Claims, claim.to_be_bytes().to_vec());
+        } else {
+            self.claims.insert(claim, left);
+        }
+    }
+
+    fn plan_claims(&mut self, plan: &mut Plan) {
+        for record in plan.claims.chunks(CLAIMS_PER_RECORD_MAX) {
+            let key = self.next_claim.to_be_bytes().to_vec();
+            plan.batch.put(Keyspace::Claims, key, versioned::encode(&record));
+            self.claims.insert(self.next_claim, record.len());
+            self.next_claim += 1;
+        }
+    }
+
+    fn plan_pointers(&mut self, plan: &mut Plan, group: &mut Group) -> Result<(), Error> {
+        for name in std::mem::take(&mut group.pointers_set) {
+            let Some(slot) = group.pointers.get_mut(&name).filter(|slot| slot.is_set) else { continue };
+            slot.is_set = false;
+            let Some(pointer) = slot.pointer else { continue };
+            let day = Day::of(pointer.until());
+            self.ready_keys(day)?;
+            let (tenant, text): (Tenant, _) = name;
+            plan.batch.put(Keyspace::Keys(day), keys::idempotency(&tenant, &text), pointers::encode(&pointer));
+        }
+        Ok(())
+    }
+
+    /// Makes the keyspace before the first batch that needs it, so that whoever sees the batch finds it.
+    fn ready_history(&self, day: Day, bucket: Bucket) -> Result<(), Error> {
+        let days = self.shared.days();
+        if !days.history.contains_key(&day) {
+            self.kv.create(Keyspace::History(day)).map_err(|error| self.poison(&error))?;
+        }
+        if !days.covers(day, bucket) {
+            drop(days);
+            self.shared.change_days(|days| days.widen(day, bucket));
+        }
+        Ok(())
+    }
+
+    fn ready_keys(&self, day: Day) -> Result<(), Error> {
+        if !self.shared.days().keys.contains(&day) {
+            self.kv.create(Keyspace::Keys(day)).map_err(|error| self.poison(&error))?;
+            self.shared.change_days(|days| {
+                days.keys.insert(day);
+            });
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, plan: Plan, calls: usize, jobs: usize) -> Result<(), Error> {
+        let Plan { batch, counts, published, armed, .. } = plan;
+        if batch.0.is_empty() {
+            return Ok(());
+        }
+        let bytes = batch.size_bytes();
+        let stopwatch = Stopwatch::start();
+        self.commit(batch)?;
+        let sync_duration = stopwatch.elapsed();
+        self.shared.gaps.fill(&armed);
+        self.shared.view.publish(published);
+        self.shared.counters().apply(counts);
+        if let Some(on_commit) = &self.on_commit {
+            on_commit(CommitReport { calls, jobs, bytes, sync_duration });
+        }
+        Ok(())
+    }
+
+    /// Commits a batch, or gives up writing for good.
+    pub(super) fn commit(&self, batch: Batch) -> Result<(), Error> {
+        if let Some(error) = self.shared.poisoned() {
+            return Err(error);
+        }
+        self.kv.commit(batch, self.durability).map_err(|error| self.poison(&error))
+    }
+
+    pub(super) fn poison(&self, error: &KvError) -> Error {
+        let reason = error.to_string();
+        tracing::error!(reason, "the store refuses writes from now on: a commit failed");
+        self.shared.poison(&reason);
+        Error::Poisoned(reason)
+    }
+}

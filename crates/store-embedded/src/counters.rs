@@ -1,0 +1,156 @@
+//! How many jobs are in which state: per tenant, in all, and per day of history, so that a day can be dropped
+//! without reading it. Kept in memory, written with every group that changes them, read back on opening.
+
+use std::collections::BTreeMap;
+
+use tidewheel_core::job::State;
+use tidewheel_core::names::Tenant;
+use tidewheel_store::Counts;
+
+use crate::kv::{Batch, Day, Keyspace};
+use crate::record::Unreadable;
+use crate::keys;
+
+/// Changes to counts.
+pub(crate) type Delta = [i64; State::ALL.len()];
+
+/// All counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    tenants: BTreeMap<Tenant, Counts>,
+    days: BTreeMap<Day, BTreeMap<Tenant, Counts>>,
+    total: Counts,
+}
+
+/// What one group changes.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    tenants: BTreeMap<Tenant, Delta>,
+    days: BTreeMap<(Day, Tenant), Delta>,
+}
+
+impl Changes {
+    /// A job of `tenant` goes from one state (and day of history) to another.
+    pub(crate) fn moved(
+        &mut self,
+        tenant: &Tenant,
+        from: Option<(State, Option<Day>)>,
+        to: Option<(State, Option<Day>)>,
+    ) {
+        if from == to {
+            return;
+        }
+        for (place, by) in [(from, -1), (to, 1)] {
+            let Some((state, day)) = place else { continue };
+            if !self.tenants.contains_key(tenant) {
+                self.tenants.insert(tenant.clone(), Delta::default());
+            }
+            if let Some(delta) = self.tenants.get_mut(tenant) {
+                bump(delta, state, by);
+            }
+            if let Some(day) = day {
+                bump(self.days.entry((day, tenant.clone())).or_default(), state, by);
+            }
+        }
+    }
+}
+
+impl Counters {
+    pub(crate) fn of(&self, tenant: Option<&Tenant>) -> Counts {
+        match tenant {
+            None => self.total,
+            Some(tenant) => self.tenants.get(tenant).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether any of the tenant's jobs ended on that day and is still kept.
+    pub(crate) fn has_history(&self, day: Day, tenant: &Tenant) -> bool {
+        self.days.get(&day).is_some_and(|tenants| tenants.contains_key(tenant))
+    }
+
+    /// Writes the counts as they will be after `changes`.
+    pub(crate) fn write(&self, changes: &Changes, batch: &mut Batch) {
+        for (tenant, delta) in &changes.tenants {
+            write_counts(batch, keys::meta::tenant(tenant), sum(self.of(Some(tenant)), delta));
+        }
+        for ((day, tenant), delta) in &changes.days {
+            let before = self.days.get(day).and_then(|tenants| tenants.get(tenant)).copied().unwrap_or_default();
+            write_counts(batch, keys::meta::day(*day, tenant), sum(before, delta));
+        }
+    }
+
+    pub(crate) fn apply(&mut self, changes: Changes) {
+        for (tenant, delta) in changes.tenants {
+            self.total = sum(self.total, &delta);
+            let counts = self.tenants.entry(tenant).or_default();
+            *counts = sum(*counts, &delta);
+        }
+        for ((day, tenant), delta) in changes.days {
+            let counts = self.days.entry(day).or_default().entry(tenant).or_default();
+            *counts = sum(*counts, &delta);
+        }
+    }
+
+    /// The changes that forgetting a day makes, and how many jobs that day has.
+    pub(crate) fn forgetting(&self, day: Day) -> (Changes, u64) {
+        let mut changes = Changes::default();
+        let mut jobs = 0;
+        for (tenant, counts) in self.days.get(&day).into_iter().flatten() {
+            let delta = counts.0.map(|count| i64::try_from(count).map_or(i64::MIN, |count| -count));
+            changes.days.insert((day, tenant.clone()), delta);
+            changes.tenants.insert(tenant.clone(), delta);
+            jobs += counts.0.iter().sum::<u64>();
+        }
+        (changes, jobs)
+    }
+
+    /// Lets go of a day that [`Self::forgetting`] emptied.
+    pub(crate) fn forget(&mut self, day: Day) {
+        self.days.remove(&day);
+    }
+
+    /// Reads a record of `meta` back; ignores those that are none of its own.
+    pub(crate) fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        let tenant = |bytes: &[u8]| {
+            std::str::from_utf8(bytes)
+                .ok()
+                .and_then(|name| Tenant::new(name).ok())
+                .ok_or(Unreadable::Nonsense("a tenant's counts"))
+        };
+        let counts = || postcard::from_bytes(value).map(Counts).map_err(|_| Unreadable::Nonsense("counts"));
+        match key {
+            [keys::meta::TENANTS, name @ ..] => {
+                let counts = counts()?;
+                self.total.0.iter_mut().zip(counts.0).for_each(|(total, count)| *total += count);
+                self.tenants.insert(tenant(name)?, counts);
+            }
+            [keys::meta::DAYS, a, b, c, d, name @ ..] => {
+                let day = Day(u32::from_be_bytes([*a, *b, *c, *d]));
+                self.days.entry(day).or_default().insert(tenant(name)?, counts()?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A count of nothing is not kept.
+fn write_counts(batch: &mut Batch, key: Vec<u8>, counts: Counts) {
+    if counts == Counts::default() {
+        batch.delete(Keyspace::Meta, key);
+    } else {
+        batch.put(Keyspace::Meta, key, postcard::to_stdvec(&counts.0).unwrap_or_default());
+    }
+}
+
+fn bump(delta: &mut Delta, state: State, by: i64) {
+    if let Some(count) = delta.get_mut(state.index()) {
+        *count += by;
+    }
+}
+
+fn sum(counts: Counts, delta: &Delta) -> Counts {
+    let mut sum = counts;
+    sum.0.iter_mut().zip(delta).for_each(|(count, by)| *count = count.saturating_add_signed(*by));
+    sum
+}

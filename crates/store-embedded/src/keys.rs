@@ -1,0 +1,229 @@
+//! Keys on disk. All numbers are big-endian, so bytes sort as numbers do.
+//!
+//! ```text
+//! job      bucket u32 | shard u16 | tenant | 00 | id (16 bytes: run_at 48 bits, tail 80 bits)
+//! timer    bucket u32 | shard u16 | tenant | 00 | due_at 48 bits | id (16 bytes)
+//! ```
+//!
+//! *job* is a job's natural key: the id begins with the time the job was first set for, so in `waiting` whole
+//! jobs stand in the order of their times and need no other index. *timer* stands only in `waiting`, for a job
+//! that waits for another time than its first; its record is in `parked` under the natural key. The two are told
+//! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another.
+//!
+//! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key. `meta` is in [`meta`].
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::limits::RUN_AT_MS_MAX;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::time::Timestamp;
+
+const PLACE_BYTES: usize = 6;
+const ID_BYTES: usize = 16;
+const AT_BYTES: usize = 6;
+const END_OF_TENANT: u8 = 0;
+
+/// The natural key of a job.
+pub(crate) fn job(shards: u16, tenant: &Tenant, id: JobId) -> Vec<u8> {
+    let mut key = tenant_prefix(Bucket::of(id.run_at()), Shard::of(tenant, shards), tenant);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+/// The key of the timer entry of a job that waits for `at`.
+pub(crate) fn timer(shards: u16, tenant: &Tenant, at: Timestamp, id: JobId) -> Vec<u8> {
+    let at = within_range(at);
+    let mut key = tenant_prefix(Bucket::of(at), Shard::of(tenant, shards), tenant);
+    let [_, _, ms @ ..] = at.as_ms().to_be_bytes();
+    key.extend_from_slice(&ms);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+/// Whether a job that waits for `at` stands at its natural place.
+pub(crate) fn is_home(at: Timestamp, id: JobId) -> bool {
+    at == id.run_at()
+}
+
+/// The key in `waiting` a position stands for.
+pub(crate) fn position(shards: u16, tenant: &Tenant, position: Position) -> Vec<u8> {
+    if is_home(position.at, position.id) {
+        job(shards, tenant, position.id)
+    } else {
+        timer(shards, tenant, position.at, position.id)
+    }
+}
+
+/// What all keys of one shard in one bucket begin with.
+pub(crate) fn shard_prefix(bucket: Bucket, shard: Shard) -> Vec<u8> {
+    let mut key = Vec::with_capacity(PLACE_BYTES + 32 + 1 + AT_BYTES + ID_BYTES);
+    key.extend_from_slice(&bucket.0.to_be_bytes());
+    key.extend_from_slice(&shard.0.to_be_bytes());
+    key
+}
+
+/// What all keys of one tenant in one bucket begin with.
+pub(crate) fn tenant_prefix(bucket: Bucket, shard: Shard, tenant: &Tenant) -> Vec<u8> {
+    let mut key = shard_prefix(bucket, shard);
+    key.extend_from_slice(tenant.as_str().as_bytes());
+    key.push(END_OF_TENANT);
+    key
+}
+
+/// The first key after all that begin with `prefix`; empty when there is none.
+pub(crate) fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            break;
+        }
+    }
+    prefix
+}
+
+/// The key of an idempotency key.
+pub(crate) fn idempotency(tenant: &Tenant, key: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(tenant.as_str().len() + 1 + key.len());
+    bytes.extend_from_slice(tenant.as_str().as_bytes());
+    bytes.push(END_OF_TENANT);
+    bytes.extend_from_slice(key.as_bytes());
+    bytes
+}
+
+/// A key of `waiting` (or of any keyspace with natural keys), taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parsed<'a> {
+    pub(crate) bucket: Bucket,
+    pub(crate) shard: Shard,
+    pub(crate) tenant: &'a [u8],
+    /// The time of the entry; for a timer not that of the id.
+    pub(crate) at: Timestamp,
+    pub(crate) id: JobId,
+    pub(crate) is_timer: bool,
+}
+
+impl Parsed<'_> {
+    pub(crate) fn tenant_name(&self) -> Option<Tenant> {
+        std::str::from_utf8(self.tenant).ok().and_then(|name| Tenant::new(name).ok())
+    }
+}
+
+/// Takes a key apart; `None` when it is none of the two kinds.
+pub(crate) fn parse(key: &[u8]) -> Option<Parsed<'_>> {
+    let (bucket, rest) = key.split_first_chunk::<4>()?;
+    let (shard, rest) = rest.split_first_chunk::<2>()?;
+    let end = rest.iter().position(|byte| *byte == END_OF_TENANT)?;
+    let (tenant, rest) = rest.split_at_checked(end)?;
+    let rest = rest.get(1..)?;
+    let (_, id) = rest.split_last_chunk::<ID_BYTES>()?;
+    let is_timer = match rest.len() {
+        ID_BYTES => false,
+        22 => true,
+        _ => return None,
+    };
+    let (at, _) = rest.split_first_chunk::<AT_BYTES>()?;
+    let [a, b, c, d, e, f] = *at;
+    Some(Parsed {
+        bucket: Bucket(u32::from_be_bytes(*bucket)),
+        shard: Shard(u16::from_be_bytes(*shard)),
+        tenant,
+        at: Timestamp::from_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f])),
+        id: JobId::from_bytes(*id),
+        is_timer,
+    })
+}
+
+fn within_range(at: Timestamp) -> Timestamp {
+    Timestamp::from_ms(at.as_ms().clamp(0, RUN_AT_MS_MAX))
+}
+
+/// Keys of the `meta` keyspace.
+pub(crate) mod meta {
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::place::Shard;
+
+    use crate::kv::Day;
+
+    /// What the store was made with.
+    pub(crate) const FORMAT: &[u8] = b"format";
+    /// The newest epoch, u64.
+    pub(crate) const EPOCH: &[u8] = b"epoch";
+    /// The number of the newest group commit, u64. In every batch, so a lost one is noticed.
+    pub(crate) const GROUP: &[u8] = b"group";
+    /// Prefix: counts of one tenant's jobs by state.
+    pub(crate) const TENANTS: u8 = b't';
+    /// Prefix: counts of one tenant's jobs in one day's history.
+    pub(crate) const DAYS: u8 = b'd';
+    /// Prefix: checkpoints of one shard.
+    pub(crate) const CHECKPOINTS: u8 = b'c';
+    /// Prefix: days whose history is being dropped.
+    pub(crate) const DROPPING: u8 = b'x';
+
+    pub(crate) fn tenant(tenant: &Tenant) -> Vec<u8> {
+        [&[TENANTS], tenant.as_str().as_bytes()].concat()
+    }
+
+    pub(crate) fn day(day: Day, tenant: &Tenant) -> Vec<u8> {
+        [&[DAYS], day.0.to_be_bytes().as_slice(), tenant.as_str().as_bytes()].concat()
+    }
+
+    pub(crate) fn checkpoint(shard: Shard) -> Vec<u8> {
+        [&[CHECKPOINTS], shard.0.to_be_bytes().as_slice()].concat()
+    }
+
+    pub(crate) fn dropping(day: Day) -> Vec<u8> {
+        [&[DROPPING], day.0.to_be_bytes().as_slice()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tenant(name: &str) -> Tenant {
+        Tenant::new(name).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn keys_can_be_taken_apart_and_sort_by_time(
+            name in "[a-zA-Z0-9._:@-]{1,64}", a in 0..=RUN_AT_MS_MAX, b in 0..=RUN_AT_MS_MAX, tail in any::<u128>(),
+        ) {
+            let tenant = tenant(&name);
+            let id = JobId::new(Timestamp::from_ms(a), tail);
+            let natural = job(64, &tenant, id);
+            let moved = timer(64, &tenant, Timestamp::from_ms(b), id);
+            let natural_parsed = parse(&natural).unwrap();
+            prop_assert_eq!((natural_parsed.at, natural_parsed.id, natural_parsed.is_timer), (id.run_at(), id, false));
+            prop_assert_eq!(natural_parsed.tenant_name(), Some(tenant.clone()));
+            let moved_parsed = parse(&moved).unwrap();
+            prop_assert_eq!((moved_parsed.at.as_ms(), moved_parsed.id, moved_parsed.is_timer), (b, id, true));
+            prop_assert_eq!(moved_parsed.bucket, Bucket::of(Timestamp::from_ms(b)));
+            if a < b {
+                prop_assert!(natural < moved);
+            }
+            prop_assert_eq!(position(64, &tenant, Position { at: id.run_at(), id }), natural);
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(parse(&bytes).is_none_or(|parsed| parsed.tenant.len() < bytes.len()));
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_never_mistaken_for_another_it_begins_with() {
+        let (short, long) = (tenant("a"), tenant("ab"));
+        let prefix = tenant_prefix(Bucket(1), Shard(1), &short);
+        assert!(!tenant_prefix(Bucket(1), Shard(1), &long).starts_with(&prefix));
+        assert!(after_prefix(prefix) <= tenant_prefix(Bucket(1), Shard(1), &long));
+    }
+
+    #[test]
+    fn the_key_after_a_prefix() {
+        assert_eq!(after_prefix(vec![1, 2]), [1, 3]);
+        assert_eq!(after_prefix(vec![1, 255]), [2]);
+        assert_eq!(after_prefix(vec![255, 255]), [0_u8; 0]);
+    }
+}

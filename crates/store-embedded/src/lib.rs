@@ -1,0 +1,45 @@
+//! The embedded store of Tidewheel: jobs in one folder, for one process, durable before they are acknowledged.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
+//! | `keys`, `record`, `attempts` | the bytes on disk |
+//! | `commit` | the one thread that writes, many requests to a sync |
+//! | `read` | due work, lookups, lists |
+//! | `view`, `gaps` | attempts under way and what is known to be empty, in memory |
+//! | `fjall_kv`, `journal`, `mark` | the engine, and what is done about its habits |
+//! | [`faulty`] | an engine that loses what was not synced, for tests |
+//! | [`bare`] | the engine's own speed, to measure against |
+//!
+//! A job is written whole under its time ([`kv::Keyspace::Waiting`]), so reading what is due reads what is to be
+//! run, and id and tenant are its key. Starting an attempt writes a share of one small record; ending it deletes
+//! the job there and puts it into the history of the day.
+
+mod attempts;
+mod checkpoints;
+mod commit;
+mod counters;
+mod fjall_kv;
+mod gaps;
+mod journal;
+mod keys;
+mod mark;
+mod open;
+mod options;
+mod place;
+mod pointers;
+mod read;
+mod record;
+mod shared;
+mod stopwatch;
+mod store;
+mod versioned;
+mod view;
+
+pub mod bare;
+pub mod faulty;
+pub mod kv;
+
+pub use fjall_kv::FjallKv;
+pub use options::{CACHE_BYTES_DEFAULT, CommitReport, OnCommit, OpenError, Options};
+pub use store::EmbeddedStore;

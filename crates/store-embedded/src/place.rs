@@ -1,0 +1,112 @@
+//! Where a job's record lies, which follows from the job alone.
+
+use std::hash::{Hash, Hasher};
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, State};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+
+use crate::keys;
+use crate::kv::{Batch, Day, Keyspace};
+
+/// Which job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobKey {
+    pub(crate) id: JobId,
+    pub(crate) tenant: Tenant,
+}
+
+impl JobKey {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self { id: job.id, tenant: job.tenant.clone() }
+    }
+
+    pub(crate) fn natural(&self, shards: u16) -> Vec<u8> {
+        keys::job(shards, &self.tenant, self.id)
+    }
+}
+
+/// The id's tail is random enough for a hash; equality looks at the tenant too.
+impl Hash for JobKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.id.spread());
+    }
+}
+
+/// Where a record lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In `waiting`, under its natural key.
+    Home,
+    /// In `parked`, with a timer entry in `waiting`.
+    Parked(Timestamp),
+    /// In `dead`.
+    Dead,
+    /// In the history of a day.
+    History(Day),
+}
+
+impl Place {
+    /// A running job's record stays where it waited.
+    pub(crate) fn of(job: &Job) -> Self {
+        let status = &job.status;
+        match status.state {
+            State::Scheduled | State::Retrying | State::Running if keys::is_home(status.due_at, job.id) => Self::Home,
+            State::Scheduled | State::Retrying | State::Running => Self::Parked(status.due_at),
+            State::Dead => Self::Dead,
+            State::Succeeded | State::Cancelled | State::Skipped | State::Expired => {
+                Self::History(Day::of(status.finished_at.unwrap_or(status.due_at)))
+            }
+        }
+    }
+
+    pub(crate) fn day(self) -> Option<Day> {
+        match self {
+            Self::History(day) => Some(day),
+            Self::Home | Self::Parked(_) | Self::Dead => None,
+        }
+    }
+
+    fn keyspace(self) -> Keyspace {
+        match self {
+            Self::Home => Keyspace::Waiting,
+            Self::Parked(_) => Keyspace::Parked,
+            Self::Dead => Keyspace::Dead,
+            Self::History(day) => Keyspace::History(day),
+        }
+    }
+
+    fn timer(self, key: &JobKey, shards: u16) -> Option<Vec<u8>> {
+        match self {
+            Self::Parked(at) => Some(keys::timer(shards, &key.tenant, at, key.id)),
+            Self::Home | Self::Dead | Self::History(_) => None,
+        }
+    }
+}
+
+/// Writes what it takes to move a record from one place to another, changed or not.
+pub(crate) fn write_move(
+    batch: &mut Batch,
+    shards: u16,
+    key: &JobKey,
+    from: Option<Place>,
+    to: Option<(Place, Vec<u8>)>,
+) {
+    let natural = key.natural(shards);
+    let old_timer = from.and_then(|from| from.timer(key, shards));
+    let new_timer = to.as_ref().and_then(|(to, _)| to.timer(key, shards));
+    if let Some(old) = old_timer.as_ref().filter(|old| Some(*old) != new_timer.as_ref()) {
+        batch.delete(Keyspace::Waiting, old.clone());
+    }
+    if let Some(new) = new_timer.filter(|new| Some(new) != old_timer.as_ref()) {
+        batch.put(Keyspace::Waiting, new, Vec::new());
+    }
+    let new_keyspace = to.as_ref().map(|(to, _)| to.keyspace());
+    if let Some(old) = from.map(Place::keyspace).filter(|old| Some(*old) != new_keyspace) {
+        batch.delete(old, natural.clone());
+    }
+    if let Some((to, record)) = to {
+        batch.put(to.keyspace(), natural, record);
+    }
+}

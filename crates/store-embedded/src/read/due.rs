@@ -1,0 +1,218 @@
+//! What is due: which buckets, which tenants, which jobs. Attempts under way still have their entry in `waiting`
+//! and are stepped over.
+
+use std::ops::{Bound, ControlFlow};
+use std::time::Duration;
+
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_store::{Due, DuePage, Error, TenantDue};
+
+use super::Reader;
+use crate::gaps::Step;
+use crate::keys::{self, Parsed};
+use crate::kv::{Direction, Keyspace, KvError};
+use crate::place::JobKey;
+use crate::record;
+use crate::shared::{read_error, unreadable};
+use crate::stopwatch::Stopwatch;
+
+/// A step from one entry to the next that takes longer went over many deleted ones.
+const SLOW_STEP: Duration = Duration::from_micros(100);
+/// After every key.
+const LAST: [u8; 7] = [u8::MAX; 7];
+
+/// What to do after an entry.
+type Flow = Result<ControlFlow<()>, Error>;
+
+impl Reader<'_> {
+    pub(crate) fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error> {
+        let end = keys::after_prefix(until.0.to_be_bytes().to_vec());
+        let mut seek = from;
+        while seek <= until {
+            let start = keys::shard_prefix(seek, shard);
+            let mut next = None;
+            // One step: the first entry at or after this shard's place in the bucket, whosever it is.
+            self.walk(&start, &end, |parsed, value| {
+                if parsed.shard == shard && self.is_under_way(&parsed, value)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                next = Some((parsed.bucket, parsed.shard));
+                Ok(ControlFlow::Break(()))
+            })?;
+            match next {
+                None => return Ok(None),
+                Some((bucket, found)) if found == shard => return Ok(Some(bucket)),
+                Some((bucket, found)) if found < shard && bucket > seek => seek = bucket,
+                Some((bucket, _)) => seek = bucket.next(),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn due_tenants(
+        &self,
+        shard: Shard,
+        bucket: Bucket,
+        after: Option<&Tenant>,
+        count_max: usize,
+    ) -> Result<Vec<TenantDue>, Error> {
+        let prefix = keys::shard_prefix(bucket, shard);
+        let mut start = match after {
+            None => prefix.clone(),
+            Some(tenant) => keys::after_prefix(keys::tenant_prefix(bucket, shard, tenant)),
+        };
+        let end = keys::after_prefix(prefix);
+        let mut tenants = Vec::new();
+        while tenants.len() < count_max {
+            let mut found = None;
+            self.walk(&start, &end, |parsed, value| {
+                if self.is_under_way(&parsed, value)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                found = Some(TenantDue { tenant: named(&parsed)?, first_at: parsed.at });
+                Ok(ControlFlow::Break(()))
+            })?;
+            let Some(due) = found else { break };
+            start = keys::after_prefix(keys::tenant_prefix(bucket, shard, &due.tenant));
+            tenants.push(due);
+        }
+        Ok(tenants)
+    }
+
+    pub(crate) fn due(&self, due: &Due) -> Result<DuePage, Error> {
+        let prefix = keys::tenant_prefix(due.bucket, due.shard, &due.tenant);
+        let start = match due.after {
+            None => prefix.clone(),
+            // The smallest key after that of the position.
+            Some(position) => {
+                let mut key = keys::position(self.shards, &due.tenant, position);
+                key.push(0);
+                key.max(prefix.clone())
+            }
+        };
+        let end = keys::after_prefix(prefix);
+        let mut page = DuePage::default();
+        let mut bytes = 0_usize;
+        self.walk(&start, &end, |parsed, value| {
+            if parsed.at > due.until || page.jobs.len() >= due.count_max {
+                if self.is_under_way(&parsed, value)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                if parsed.at > due.until {
+                    page.next_at = Some(parsed.at);
+                } else {
+                    page.resume = page.jobs.last().map(Job::position).or(due.after);
+                }
+                return Ok(ControlFlow::Break(()));
+            }
+            let Some(job) = self.waiting_job(&due.tenant, &parsed, value)? else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            bytes = bytes.saturating_add(job.size_bytes());
+            if let Some(last) = page.jobs.last().filter(|_| bytes > due.bytes_max) {
+                page.resume = Some(last.position());
+                return Ok(ControlFlow::Break(()));
+            }
+            page.jobs.push(job);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.reading.remember(&page.jobs);
+        Ok(page)
+    }
+
+    /// The job an entry of `waiting` stands for, unless it is running.
+    fn waiting_job(&self, tenant: &Tenant, parsed: &Parsed<'_>, value: &[u8]) -> Result<Option<Job>, Error> {
+        let key = JobKey { id: parsed.id, tenant: tenant.clone() };
+        let job = if parsed.is_timer {
+            let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
+            record::decode(tenant, key.id, &bytes).map_err(unreadable)?
+        } else {
+            record::decode(tenant, key.id, value).map_err(unreadable)?
+        };
+        Ok((!self.reading.is_under_way(&key, job.status.attempt)).then_some(job))
+    }
+
+    fn is_under_way(&self, parsed: &Parsed<'_>, value: &[u8]) -> Result<bool, Error> {
+        let key = JobKey { id: parsed.id, tenant: named(parsed)? };
+        // Most jobs are not running, and their record need not be read to know it.
+        if !self.reading.is_under_way(&key, 0) {
+            return Ok(false);
+        }
+        let attempt = if parsed.is_timer {
+            let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
+            record::attempt_of(&key.tenant, key.id, &bytes)
+        } else {
+            record::attempt_of(&key.tenant, key.id, value)
+        };
+        Ok(self.reading.is_under_way(&key, attempt.map_err(unreadable)?))
+    }
+
+    fn parked(&self, key: &JobKey) -> Result<Option<bytes::Bytes>, Error> {
+        self.snapshot.get(Keyspace::Parked, &key.natural(self.shards)).map_err(read_error)
+    }
+
+    /// Walks `waiting` from `start` up to, not including, `end`, stepping over what is known to be empty.
+    fn walk(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        mut visit: impl FnMut(Parsed<'_>, &[u8]) -> Flow,
+    ) -> Result<(), Error> {
+        let end = if end.is_empty() { &LAST } else { end };
+        let mut at = start.to_vec();
+        while &*at < end {
+            let Step { from, to } = self.shared.gaps.skip(&at);
+            let to = to.filter(|to| &**to < end).unwrap_or_else(|| end.to_vec());
+            if self.walk_stretch(from, &to, &mut visit)?.is_break() {
+                break;
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// Walks one stretch, and notes where in it the engine had to step over much that is deleted.
+    fn walk_stretch(
+        &self,
+        mut start: Vec<u8>,
+        end: &[u8],
+        visit: &mut impl FnMut(Parsed<'_>, &[u8]) -> Flow,
+    ) -> Flow {
+        let mut outcome = Ok(ControlFlow::Continue(()));
+        let mut stopwatch = Stopwatch::start();
+        let range = (Bound::Included(&*start.clone()), Bound::Excluded(end));
+        let scanned = self.snapshot.scan(Keyspace::Waiting, range, Direction::Up, &mut |key, value| {
+            if stopwatch.elapsed() >= SLOW_STEP {
+                self.shared.gaps.note(self.gaps_version, &start, key);
+            }
+            outcome = keys::parse(key).ok_or_else(bad_key).and_then(|parsed| visit(parsed, value));
+            if !matches!(outcome, Ok(ControlFlow::Continue(()))) {
+                return ControlFlow::Break(());
+            }
+            start.clear();
+            start.extend_from_slice(key);
+            start.push(0);
+            stopwatch = Stopwatch::start();
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(read_error)?;
+        if matches!(outcome, Ok(ControlFlow::Continue(()))) && stopwatch.elapsed() >= SLOW_STEP {
+            self.shared.gaps.note(self.gaps_version, &start, end);
+        }
+        outcome
+    }
+}
+
+fn named(parsed: &Parsed<'_>) -> Result<Tenant, Error> {
+    parsed.tenant_name().ok_or_else(bad_key)
+}
+
+pub(super) fn bad_key() -> Error {
+    read_error(KvError::Corrupt("a key that is no job's".to_owned()))
+}
+
+fn lost_record(key: &JobKey) -> Error {
+    Error::Corrupt(format!("the record of {} of tenant {} is missing", key.id, key.tenant))
+}

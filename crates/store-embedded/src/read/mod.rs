@@ -1,0 +1,79 @@
+//! Reads. Each registers with the view, then takes a snapshot, then asks which dated keyspaces there are: in this
+//! order nothing can be missed that happened before the read began.
+
+mod due;
+mod list;
+
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Checkpoint, Error};
+
+use crate::kv::{Keyspace, Kv, Snapshot};
+use crate::open::scan_prefix;
+use crate::place::JobKey;
+use crate::shared::{Days, Shared, locate, read_error};
+use crate::view::Reading;
+use crate::{checkpoints, keys, pointers};
+
+/// One read under way.
+pub(crate) struct Reader<'a> {
+    shards: u16,
+    shared: &'a Shared,
+    reading: Reading<'a>,
+    gaps_version: u64,
+    snapshot: Box<dyn Snapshot + 'a>,
+    days: Arc<Days>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn begin(shared: &'a Shared, kv: &'a dyn Kv) -> Self {
+        let reading = shared.view.begin();
+        let gaps_version = shared.gaps.version();
+        let snapshot = kv.snapshot();
+        let days = shared.days();
+        Self { shards: shared.shards, shared, reading, gaps_version, snapshot, days }
+    }
+
+    pub(crate) fn get(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
+        ids.iter().map(|id| self.get_one(JobKey { id: *id, tenant: tenant.clone() })).collect()
+    }
+
+    fn get_one(&self, key: JobKey) -> Result<Option<Job>, Error> {
+        let stored =
+            locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
+        Ok(stored.map(|job| self.reading.under_way(&key, job.status.attempt).unwrap_or(job)))
+    }
+
+    /// Which of these jobs are not there. In the order of their keys, so that neighbours share what is read.
+    pub(crate) fn absent<'k>(&self, keys: impl Iterator<Item = &'k JobKey>) -> Result<Vec<bool>, Error> {
+        let mut order: Vec<_> = keys.map(|key| (key.natural(self.shards), key)).enumerate().collect();
+        order.sort_unstable_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
+        let mut absent = vec![false; order.len()];
+        for (index, (_, key)) in order {
+            let found = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, key)?;
+            if let Some(absent) = absent.get_mut(index) {
+                *absent = found.is_none();
+            }
+        }
+        Ok(absent)
+    }
+
+    pub(crate) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error> {
+        let get = |keyspace: Keyspace, key: &[u8]| self.snapshot.get(keyspace, key).map_err(read_error);
+        Ok(pointers::find(get, &self.days, now, tenant, key)?.map(|pointer| pointer.id()))
+    }
+
+    pub(crate) fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error> {
+        let mut found = Vec::new();
+        scan_prefix(&*self.snapshot, Keyspace::Meta, &[keys::meta::CHECKPOINTS], |_, value| {
+            found.push(checkpoints::decode(value)?);
+            Ok(())
+        })
+        .map_err(read_error)?;
+        Ok(found)
+    }
+}

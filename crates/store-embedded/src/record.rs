@@ -1,0 +1,338 @@
+//! A job's record on disk. The tenant and the id are in the key and not repeated here.
+//!
+//! ```text
+//! version u8 = 1 | flags u8 | body | extra, if flag 1 | status, if flag 2
+//! ```
+//!
+//! The three parts are postcard (varint numbers, zigzag when signed, length before text and bytes), in the order
+//! of the fields below. `extra` is left out when all of it is as usual, `status` when nothing has happened to the
+//! job yet, flag 4 says that the job goes to an HTTP target. Instants are milliseconds relative to the time in
+//! the job's id, which keeps them short. A waiting job costs its type, queue and payload, and about a dozen
+//! bytes. The attempt under way is never here but in `claims`, so starting one does not rewrite the record.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{
+    Attempt, Destination, Ending, Job, Occurrence, Priority, Spec, State, Status, Target, Token,
+};
+use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::time::Timestamp;
+
+const VERSION: u8 = 1;
+const HAS_EXTRA: u8 = 1;
+const HAS_STATUS: u8 = 2;
+const IS_PUSH: u8 = 4;
+const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH;
+const METHOD_USUAL: &str = "POST";
+
+/// Why a record cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("a record of version {0}; this program knows version {VERSION}, a newer one may know more")]
+    Version(u8),
+    #[error("a record that does not make sense ({0})")]
+    Nonsense(&'static str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    kind: &'a str,
+    /// The queue, or the target's URL.
+    destination: &'a str,
+    created_at: i64,
+    payload: &'a [u8],
+}
+
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Extra<'a> {
+    priority: u8,
+    retry: Option<Retry>,
+    timeout_ms: Option<i64>,
+    expires_at: Option<i64>,
+    #[serde(borrow)]
+    idempotency_key: Option<&'a str>,
+    labels: Vec<(&'a str, &'a str)>,
+    occurrence: Option<Origin<'a>>,
+    method: Option<&'a str>,
+    headers: Vec<(&'a str, &'a str)>,
+}
+
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Retry {
+    max_attempts: u32,
+    backoff: u8,
+    base_ms: i64,
+    multiplier: f64,
+    max_ms: i64,
+}
+
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Origin<'a> {
+    schedule_id: &'a str,
+    fire_at: i64,
+    catch_up: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Standing<'a> {
+    state: u8,
+    due_at: i64,
+    attempt: u32,
+    failures: u32,
+    lost: u32,
+    token: u64,
+    finished_at: Option<i64>,
+    #[serde(borrow)]
+    attempts: Vec<Ended<'a>>,
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ended<'a> {
+    number: u32,
+    token: u64,
+    worker: &'a str,
+    started_at: i64,
+    finished_at: i64,
+    ending: u8,
+    status_code: Option<u16>,
+    detail: &'a str,
+}
+
+/// Writes a job's record. An attempt under way is left out.
+pub(crate) fn encode(job: &Job) -> Vec<u8> {
+    let base = job.id.run_at();
+    let (spec, status) = (&*job.spec, &job.status);
+    let extra = extra_of(spec, base);
+    let extra = (extra != Extra::usual()).then_some(extra);
+    let fresh = status.running.is_none() && *status == Status::scheduled(base);
+    let (is_push, destination) = match &spec.destination {
+        Destination::Queue(name) => (0, &**name),
+        Destination::Target(target) => (IS_PUSH, &*target.url),
+    };
+    let flags =
+        is_push | if extra.is_some() { HAS_EXTRA } else { 0 } | if fresh { 0 } else { HAS_STATUS };
+    let mut bytes = Vec::with_capacity(64 + spec.payload.len() + if fresh { 0 } else { 96 });
+    bytes.extend_from_slice(&[VERSION, flags]);
+    let created_at = spec.created_at.since_ms(base);
+    bytes = append(bytes, &Body { kind: &spec.kind, destination, created_at, payload: &spec.payload });
+    if let Some(extra) = &extra {
+        bytes = append(bytes, extra);
+    }
+    if !fresh {
+        bytes = append(bytes, &standing_of(status, base));
+    }
+    bytes
+}
+
+/// Writing plain structs into memory cannot fail; an empty tail would be refused on reading all the same.
+fn append<T: Serialize>(bytes: Vec<u8>, part: &T) -> Vec<u8> {
+    postcard::to_extend(part, bytes).unwrap_or_default()
+}
+
+/// How many attempts a record knows of, without reading all of it when it knows of none.
+pub(crate) fn attempt_of(tenant: &Tenant, id: JobId, bytes: &[u8]) -> Result<u32, Unreadable> {
+    match bytes {
+        [VERSION, flags, ..] if flags & HAS_STATUS == 0 => Ok(0),
+        _ => decode(tenant, id, bytes).map(|job| job.status.attempt),
+    }
+}
+
+/// Reads a job's record.
+pub(crate) fn decode(tenant: &Tenant, id: JobId, bytes: &[u8]) -> Result<Job, Unreadable> {
+    let (flags, rest) = match bytes {
+        [VERSION, flags, rest @ ..] if flags & !FLAGS_KNOWN == 0 => (*flags, rest),
+        [VERSION, ..] => return Err(Unreadable::Nonsense("unknown flags")),
+        [version, ..] => return Err(Unreadable::Version(*version)),
+        [] => return Err(Unreadable::Nonsense("empty")),
+    };
+    let base = id.run_at();
+    let (body, rest): (Body<'_>, _) =
+        postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its body"))?;
+    let (extra, rest) = if flags & HAS_EXTRA == 0 {
+        (Extra::usual(), rest)
+    } else {
+        postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its extra part"))?
+    };
+    let status = if flags & HAS_STATUS == 0 {
+        Status::scheduled(base)
+    } else {
+        let standing = postcard::from_bytes(rest).map_err(|_| Unreadable::Nonsense("its status"))?;
+        read_standing(standing, base)?
+    };
+    let spec = read_spec(body, extra, flags & IS_PUSH != 0, base)?;
+    Ok(Job { id, tenant: tenant.clone(), spec: Arc::new(spec), status })
+}
+
+impl Extra<'_> {
+    const fn usual() -> Self {
+        Self {
+            priority: Priority::Normal as u8,
+            retry: None,
+            timeout_ms: None,
+            expires_at: None,
+            idempotency_key: None,
+            labels: Vec::new(),
+            occurrence: None,
+            method: None,
+            headers: Vec::new(),
+        }
+    }
+}
+
+fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
+    let target = match &spec.destination {
+        Destination::Queue(_) => None,
+        Destination::Target(target) => Some(target),
+    };
+    Extra {
+        priority: spec.priority as u8,
+        retry: (spec.retry != RetryPolicy::default()).then_some(Retry {
+            max_attempts: spec.retry.max_attempts,
+            backoff: match spec.retry.backoff {
+                Backoff::Fixed => 0,
+                Backoff::Exponential => 1,
+                Backoff::ExponentialJitter => 2,
+            },
+            base_ms: spec.retry.base_ms,
+            multiplier: spec.retry.multiplier,
+            max_ms: spec.retry.max_ms,
+        }),
+        timeout_ms: (spec.timeout_ms != TIMEOUT_MS_DEFAULT).then_some(spec.timeout_ms),
+        expires_at: spec.expires_at.map(|at| at.since_ms(base)),
+        idempotency_key: spec.idempotency_key.as_deref(),
+        labels: borrowed(&spec.labels),
+        occurrence: spec.occurrence.as_ref().map(|origin| Origin {
+            schedule_id: &origin.schedule_id,
+            fire_at: origin.fire_at.since_ms(base),
+            catch_up: origin.catch_up,
+        }),
+        method: target.map(|target| &*target.method).filter(|method| *method != METHOD_USUAL),
+        headers: target.map_or_else(Vec::new, |target| borrowed(&target.headers)),
+    }
+}
+
+fn read_spec(body: Body<'_>, extra: Extra<'_>, is_push: bool, base: Timestamp) -> Result<Spec, Unreadable> {
+    let retry = match extra.retry {
+        None => RetryPolicy::default(),
+        Some(retry) => RetryPolicy {
+            max_attempts: retry.max_attempts,
+            backoff: match retry.backoff {
+                0 => Backoff::Fixed,
+                1 => Backoff::Exponential,
+                2 => Backoff::ExponentialJitter,
+                _ => return Err(Unreadable::Nonsense("its backoff")),
+            },
+            base_ms: retry.base_ms,
+            multiplier: retry.multiplier,
+            max_ms: retry.max_ms,
+        },
+    };
+    let destination = if is_push {
+        Destination::Target(Arc::new(Target {
+            url: body.destination.into(),
+            method: extra.method.unwrap_or(METHOD_USUAL).into(),
+            headers: owned(extra.headers),
+        }))
+    } else {
+        Destination::Queue(body.destination.into())
+    };
+    Ok(Spec {
+        kind: body.kind.into(),
+        payload: Bytes::copy_from_slice(body.payload),
+        destination,
+        priority: Priority::ALL
+            .get(usize::from(extra.priority))
+            .copied()
+            .ok_or(Unreadable::Nonsense("its priority"))?,
+        retry,
+        timeout_ms: extra.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT),
+        expires_at: extra.expires_at.map(|ms| base.plus_ms(ms)),
+        idempotency_key: extra.idempotency_key.map(Into::into),
+        labels: owned(extra.labels),
+        occurrence: extra.occurrence.map(|origin| Occurrence {
+            schedule_id: origin.schedule_id.into(),
+            fire_at: base.plus_ms(origin.fire_at),
+            catch_up: origin.catch_up,
+        }),
+        created_at: base.plus_ms(body.created_at),
+    })
+}
+
+fn standing_of(status: &Status, base: Timestamp) -> Standing<'_> {
+    Standing {
+        state: status.state as u8,
+        due_at: status.due_at.since_ms(base),
+        attempt: status.attempt,
+        failures: status.failures,
+        lost: status.lost,
+        token: status.token.as_u64(),
+        finished_at: status.finished_at.map(|at| at.since_ms(base)),
+        attempts: status
+            .attempts
+            .iter()
+            .map(|attempt| Ended {
+                number: attempt.number,
+                token: attempt.token.as_u64(),
+                worker: &attempt.worker,
+                started_at: attempt.started_at.since_ms(base),
+                finished_at: attempt.finished_at.since_ms(attempt.started_at),
+                ending: attempt.ending as u8,
+                status_code: attempt.status_code,
+                detail: &attempt.detail,
+            })
+            .collect(),
+        reason: status.reason.as_deref(),
+    }
+}
+
+fn read_standing(standing: Standing<'_>, base: Timestamp) -> Result<Status, Unreadable> {
+    let state = State::ALL
+        .get(usize::from(standing.state))
+        .copied()
+        .filter(|state| *state != State::Running)
+        .ok_or(Unreadable::Nonsense("its state"))?;
+    let attempts = standing.attempts.into_iter().map(|ended| read_ended(&ended, base)).collect::<Result<_, _>>()?;
+    Ok(Status {
+        state,
+        due_at: base.plus_ms(standing.due_at),
+        attempt: standing.attempt,
+        failures: standing.failures,
+        lost: standing.lost,
+        token: Token::from_u64(standing.token),
+        running: None,
+        finished_at: standing.finished_at.map(|ms| base.plus_ms(ms)),
+        attempts,
+        reason: standing.reason.map(Into::into),
+    })
+}
+
+fn read_ended(ended: &Ended<'_>, base: Timestamp) -> Result<Attempt, Unreadable> {
+    let started_at = base.plus_ms(ended.started_at);
+    Ok(Attempt {
+        number: ended.number,
+        token: Token::from_u64(ended.token),
+        worker: ended.worker.into(),
+        started_at,
+        finished_at: started_at.plus_ms(ended.finished_at),
+        ending: Ending::ALL
+            .get(usize::from(ended.ending))
+            .copied()
+            .ok_or(Unreadable::Nonsense("how an attempt ended"))?,
+        status_code: ended.status_code,
+        detail: ended.detail.into(),
+    })
+}
+
+fn borrowed(pairs: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|(name, value)| (&**name, &**value)).collect()
+}
+
+fn owned(pairs: Vec<(&str, &str)>) -> Vec<(Box<str>, Box<str>)> {
+    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}

@@ -1,0 +1,132 @@
+//! What the commit thread and the readers share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use tidewheel_core::job::Job;
+use tidewheel_core::place::Bucket;
+use tidewheel_store::{Error, Health};
+
+use crate::counters::Counters;
+use crate::gaps::Gaps;
+use crate::kv::{Day, Keyspace, Kv, KvError};
+use crate::place::JobKey;
+use crate::record::{self, Unreadable};
+use crate::view::View;
+
+pub(crate) struct Shared {
+    pub(crate) shards: u16,
+    pub(crate) view: View,
+    pub(crate) gaps: Gaps,
+    counters: Mutex<Counters>,
+    days: Mutex<Arc<Days>>,
+    kv: RwLock<Option<Arc<dyn Kv>>>,
+    poison: Mutex<Option<String>>,
+}
+
+/// Which dated keyspaces there are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Days {
+    /// With the first and the last bucket found in each, so that most lookups need not look.
+    pub(crate) history: BTreeMap<Day, (Bucket, Bucket)>,
+    pub(crate) keys: BTreeSet<Day>,
+}
+
+impl Shared {
+    pub(crate) fn new(shards: u16, kv: Arc<dyn Kv>, counters: Counters, days: Days) -> Self {
+        Self {
+            shards,
+            view: View::default(),
+            gaps: Gaps::default(),
+            counters: Mutex::new(counters),
+            days: Mutex::new(Arc::new(days)),
+            kv: RwLock::new(Some(kv)),
+            poison: Mutex::default(),
+        }
+    }
+
+    /// The engine, unless the store was closed.
+    pub(crate) fn kv(&self) -> Result<Arc<dyn Kv>, Error> {
+        self.kv.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Closed)
+    }
+
+    /// Takes the engine away from future calls.
+    pub(crate) fn close(&self) {
+        self.kv.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    pub(crate) fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which dated keyspaces there are. A reader asks after it has taken its snapshot: then the answer names
+    /// every keyspace the snapshot can have something in.
+    pub(crate) fn days(&self) -> Arc<Days> {
+        Arc::clone(&self.days.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn change_days(&self, change: impl FnOnce(&mut Days)) {
+        let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut days));
+    }
+
+    pub(crate) fn poison(&self, reason: &str) {
+        *self.poison.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<Error> {
+        self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Error::Poisoned)
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        if self.kv().is_err() {
+            return Health::ReadOnly(Error::Closed.to_string());
+        }
+        self.poisoned().map_or(Health::Ready, |error| Health::ReadOnly(error.to_string()))
+    }
+}
+
+impl Days {
+    pub(crate) fn widen(&mut self, day: Day, bucket: Bucket) {
+        let (first, last) = self.history.entry(day).or_insert((bucket, bucket));
+        *first = bucket.min(*first);
+        *last = bucket.max(*last);
+    }
+
+    pub(crate) fn covers(&self, day: Day, bucket: Bucket) -> bool {
+        self.history.get(&day).is_some_and(|(first, last)| (*first..=*last).contains(&bucket))
+    }
+}
+
+/// Finds a job's record, wherever it lies: most likely places first, history newest first.
+pub(crate) fn locate(
+    get: impl Fn(Keyspace, &[u8]) -> Result<Option<Bytes>, KvError>,
+    shards: u16,
+    days: &Days,
+    key: &JobKey,
+) -> Result<Option<Job>, Error> {
+    let natural = key.natural(shards);
+    let bucket = Bucket::of(key.id.run_at());
+    let covering = days.history.keys().rev().filter(|day| days.covers(**day, bucket));
+    let places = [Keyspace::Waiting, Keyspace::Parked, Keyspace::Dead];
+    for keyspace in places.into_iter().chain(covering.map(|day| Keyspace::History(*day))) {
+        if let Some(bytes) = get(keyspace, &natural).map_err(read_error)? {
+            return record::decode(&key.tenant, key.id, &bytes).map(Some).map_err(unreadable);
+        }
+    }
+    Ok(None)
+}
+
+/// A failed read; what is stored is not touched by it.
+pub(crate) fn read_error(error: KvError) -> Error {
+    match error {
+        KvError::Corrupt(reason) => Error::Corrupt(reason),
+        KvError::Io(reason) | KvError::Full(reason) => Error::Unavailable(reason),
+        KvError::Locked => Error::Unavailable(KvError::Locked.to_string()),
+    }
+}
+
+pub(crate) fn unreadable(reason: Unreadable) -> Error {
+    Error::Corrupt(reason.to_string())
+}

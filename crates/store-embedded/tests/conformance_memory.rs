@@ -1,0 +1,31 @@
+//! The suite, on the engine in memory, which also refuses batches that write a key twice.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tidewheel_store::Store;
+use tidewheel_store::conformance::Home;
+use tidewheel_store_embedded::faulty::FaultyKv;
+use tidewheel_store_embedded::{EmbeddedStore, Options};
+
+struct Memory(Mutex<Arc<FaultyKv>>);
+
+impl Memory {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+#[async_trait]
+impl Home for Memory {
+    async fn open(&self) -> Arc<dyn Store> {
+        // Only what was synced is there again.
+        let mut kv = self.0.lock().unwrap();
+        *kv = Arc::new(FaultyKv::reopen(kv.image()));
+        Arc::new(EmbeddedStore::open_on(kv.clone(), Options::new("memory")).unwrap())
+    }
+}
+
+tidewheel_store::conformance_tests!(Memory::new);

@@ -1,0 +1,175 @@
+//! Cuts the power at every sync, and lets syncs fail: what was acknowledged is there, nothing is half done.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod workload;
+
+use std::sync::{Arc, Mutex};
+
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Error, Health, OnConflict, Store, Submission};
+use tidewheel_store_embedded::faulty::{Fault, FaultyKv, Image};
+use tidewheel_store_embedded::kv::Space;
+use tidewheel_store_embedded::{EmbeddedStore, Options};
+use workload::{Dice, Player, dump, submission};
+
+const SEEDS: u64 = 6;
+const CALLS: usize = 50;
+
+fn store_on(kv: Arc<FaultyKv>) -> EmbeddedStore {
+    EmbeddedStore::open_on(kv, Options { shards: 4, ..Options::new("memory") }).unwrap()
+}
+
+/// The last image taken.
+fn watch(kv: &FaultyKv) -> Arc<Mutex<Vec<Image>>> {
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&images);
+    kv.set_on_sync(Box::new(move |_, image| seen.lock().unwrap().push(image)));
+    images
+}
+
+#[tokio::test]
+async fn a_cut_after_any_call_leaves_exactly_what_was_acknowledged() {
+    for seed in 0..SEEDS {
+        let kv = Arc::new(FaultyKv::default());
+        let store = store_on(Arc::clone(&kv));
+        let images = watch(&kv);
+        let mut player = Player::new(seed);
+        for call in 0..CALLS {
+            player.play(&store).await;
+            let image = kv.image();
+            let reopened = store_on(Arc::new(FaultyKv::reopen(image)));
+            let (expected, found) = (dump(&store).await, dump(&reopened).await);
+            assert_eq!(expected, found, "seed {seed}, call {call}");
+        }
+        // Some calls sync more than once (dropping history); between those the store must be whole too.
+        let images = std::mem::take(&mut *images.lock().unwrap());
+        assert!(images.len() > CALLS / 2);
+        for image in images {
+            drop(dump(&store_on(Arc::new(FaultyKv::reopen(image)))).await);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cut_at_any_sync_keeps_all_that_was_acknowledged_before_it() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = Arc::new(store_on(Arc::clone(&kv)));
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let cuts = Arc::new(Mutex::new(Vec::new()));
+    {
+        let (acknowledged, cuts) = (Arc::clone(&acknowledged), Arc::clone(&cuts));
+        kv.set_on_sync(Box::new(move |_, image| {
+            cuts.lock().unwrap().push((acknowledged.lock().unwrap().len(), image));
+        }));
+    }
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
+            tokio::spawn(async move {
+                let mut dice = Dice::new(1_000 + task);
+                for _ in 0..40 {
+                    let one = |dice: &mut Dice| Submission { key: None, ..submission(dice) };
+                    let batch: Vec<_> = (0..dice.below(5) + 1).map(|_| one(&mut dice)).collect();
+                    let jobs: Vec<_> = batch.iter().map(|submission| submission.job.clone()).collect();
+                    store.submit(Timestamp::from_ms(0), batch, OnConflict::KeepOthers).await.unwrap();
+                    acknowledged.lock().unwrap().extend(jobs);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let acknowledged = acknowledged.lock().unwrap().clone();
+    let cuts = std::mem::take(&mut *cuts.lock().unwrap());
+    assert!(cuts.len() < 320, "calls side by side share syncs");
+    for (count, image) in cuts {
+        let reopened = store_on(Arc::new(FaultyKv::reopen(image)));
+        for job in &acknowledged[..count] {
+            let found = reopened.get(&job.tenant, vec![job.id]).await.unwrap();
+            assert_eq!(found, [Some(job.clone())]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_sync_ends_all_writing_until_the_disk_is_read_again() {
+    for fault in [Fault::Lost, Fault::Kept] {
+        for seed in 0..SEEDS {
+            let kv = Arc::new(FaultyKv::default());
+            let store = store_on(Arc::clone(&kv));
+            let mut player = Player::new(seed);
+            for _ in 0..20 {
+                player.play(&store).await;
+            }
+            let before = dump(&store).await;
+            kv.set_plan(Box::new(move |_| Some(fault)));
+            let mut dice = Dice::new(seed);
+            let lost = submission(&mut dice);
+            let now = Timestamp::from_ms(0);
+            let outcome = store.submit(now, vec![lost.clone()], OnConflict::KeepOthers).await;
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "{outcome:?}");
+            // The disk is well again, but nobody knows what it holds.
+            kv.set_plan(Box::new(|_| None));
+            for outcome in [
+                store.submit(now, vec![lost.clone()], OnConflict::KeepOthers).await.err(),
+                store.apply(now, None, Vec::new()).await.err(),
+                store.open_epoch().await.err(),
+                store.drop_history(now, now).await.err(),
+            ] {
+                assert!(matches!(outcome, Some(Error::Poisoned(_))), "{outcome:?}");
+            }
+            assert!(matches!(store.health(), Health::ReadOnly(_)));
+            assert_eq!(before, dump(&store).await, "readers see only what was synced");
+
+            let reopened = store_on(Arc::new(FaultyKv::reopen(kv.image())));
+            assert_eq!(reopened.health(), Health::Ready);
+            if fault == Fault::Lost {
+                assert_eq!(before, dump(&reopened).await);
+            }
+            // Sending it again is safe, whatever became of it.
+            let again = reopened.submit(now, vec![lost.clone()], OnConflict::KeepOthers).await.unwrap();
+            assert_eq!(again.len(), 1);
+            let found = reopened.get(&lost.job.tenant, vec![lost.job.id]).await.unwrap();
+            assert_eq!(found, [Some(lost.job)]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_new_jobs_and_lets_others_finish() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = store_on(Arc::clone(&kv));
+    let mut dice = Dice::new(1);
+    let now = Timestamp::from_ms(0);
+    let there = submission(&mut dice);
+    store.submit(now, vec![there.clone()], OnConflict::KeepOthers).await.unwrap();
+
+    kv.set_space(Some(Space { free_bytes: 1 << 20, total_bytes: 1 << 30 }));
+    let more = submission(&mut dice);
+    let refused = store.submit(now, vec![more.clone()], OnConflict::KeepOthers).await;
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+    assert_eq!(store.health(), Health::Ready);
+    let cancel = workload::order(&there.job, tidewheel_core::job::Command::Cancel);
+    assert!(store.apply(now, None, vec![cancel]).await.unwrap()[0].is_ok());
+
+    kv.set_space(Some(Space { free_bytes: 1 << 30, total_bytes: 1 << 30 }));
+    store.submit(now, vec![more], OnConflict::KeepOthers).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_read_fails_the_call_and_changes_nothing() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = store_on(Arc::clone(&kv));
+    let mut dice = Dice::new(2);
+    let now = Timestamp::from_ms(0);
+    let before = dump(&store).await;
+    kv.set_reads_fail(true);
+    let batch: Vec<_> = (0..3).map(|_| submission(&mut dice)).collect();
+    let failed = store.submit(now, batch.clone(), OnConflict::KeepOthers).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    kv.set_reads_fail(false);
+    assert_eq!(before, dump(&store).await);
+    store.submit(now, batch, OnConflict::KeepOthers).await.unwrap();
+}

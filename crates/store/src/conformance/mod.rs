@@ -1,0 +1,163 @@
+//! The suite every store must pass. A store's tests say where it lives ([`Home`]) and ask for one test per
+//! case:
+//!
+//! ```ignore
+//! tidewheel_store::conformance_tests!(MyHome::new);
+//! ```
+//!
+//! | module | what of the contract it holds stores to |
+//! |---|---|
+//! | [`submitting`] | taking jobs in: keys, batches, repeats |
+//! | [`ordering`] | orders, refusals, fencing by epoch |
+//! | [`waiting`] | due reads: order, pages, buckets, tenants |
+//! | [`reading`] | lookups, lists, counts |
+//! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
+//! | [`parallel`] | calls side by side |
+//! | [`random`] | long random runs against the model |
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a case fails by panicking, which is how a test fails"
+)]
+
+mod dice;
+mod trial;
+mod walk;
+
+pub mod keeping;
+pub mod ordering;
+pub mod parallel;
+pub mod random;
+pub mod reading;
+pub mod submitting;
+pub mod waiting;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::Store;
+
+/// Where one store lives. Every case gets a fresh one.
+#[async_trait]
+pub trait Home: Send + Sync {
+    /// Opens the store: empty the first time, and later with everything in it that was there when the one
+    /// opened before was closed.
+    async fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes one test of every case of the suite. Takes something that, called without arguments, makes a fresh
+/// [`conformance::Home`](crate::conformance::Home). Needs `tokio` with its macros and its threads.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($new_home:expr) => {
+        $crate::conformance_tests!(@cases $new_home, submitting:
+            jobs_are_taken_in_and_answered_in_order,
+            an_empty_batch_is_fine,
+            every_field_survives_byte_for_byte,
+            a_repeat_under_a_key_gets_the_first_job,
+            another_request_under_a_key_conflicts,
+            a_key_is_free_again_when_its_time_is_over,
+            a_key_used_twice_in_one_batch_behaves_as_in_two_calls,
+            keys_belong_to_their_tenant,
+            keys_are_compared_whole,
+            a_key_outlives_the_end_of_its_job,
+            a_conflict_leaves_the_others_when_asked_to,
+            a_conflict_takes_the_whole_batch_with_it_when_asked_to,
+            a_conflict_within_the_batch_takes_it_all,
+            a_batch_sent_again_changes_nothing,
+            an_id_may_be_used_by_two_tenants,
+            a_job_taken_in_as_skipped_is_finished,
+        );
+        $crate::conformance_tests!(@cases $new_home, ordering:
+            orders_are_answered_one_by_one,
+            orders_of_one_batch_see_each_other,
+            an_order_for_the_job_of_another_is_not_found,
+            a_refused_order_leaves_no_trace,
+            an_outcome_reported_again_changes_nothing,
+            a_stale_token_is_refused,
+            an_older_epoch_is_fenced,
+            epochs_rise_over_reopening,
+            a_discarded_job_is_gone,
+            a_dead_job_is_replayed_with_changes,
+            finished_jobs_run_again,
+        );
+        $crate::conformance_tests!(@cases $new_home, waiting:
+            due_jobs_come_in_order_page_by_page,
+            pages_end_at_their_bytes,
+            a_read_ends_at_its_instant_and_tells_what_is_next,
+            a_page_can_be_read_on_after_its_jobs_are_claimed,
+            only_waiting_jobs_are_due,
+            a_moved_job_is_due_at_its_new_time_only,
+            a_job_tried_again_is_due_at_its_new_time_only,
+            a_job_run_again_is_due_at_its_new_time_only,
+            the_edges_of_a_bucket_belong_to_it,
+            tenants_of_a_bucket_come_by_name_page_by_page,
+            a_tenant_is_named_while_it_has_work,
+            the_next_bucket_is_the_oldest_with_work,
+            tenants_of_one_shard_do_not_see_each_other,
+        );
+        $crate::conformance_tests!(@cases $new_home, reading:
+            jobs_are_found_in_every_state,
+            lookups_are_answered_in_order,
+            what_runs_is_listed_and_nothing_else,
+            lists_come_latest_first_page_by_page,
+            lists_are_filtered,
+            a_walk_sees_every_job_once_while_others_change,
+            a_rare_match_is_found_behind_many_others,
+            counts_follow_every_change,
+            counts_are_per_tenant_and_in_all,
+        );
+        $crate::conformance_tests!(@cases $new_home, keeping:
+            everything_survives_reopening,
+            attempts_under_way_survive_reopening,
+            old_history_is_dropped_and_nothing_else,
+            a_job_run_again_is_not_history,
+            a_key_with_time_left_survives_its_job,
+            checkpoints_are_the_last_ones_saved,
+            a_closed_store_says_so,
+            an_open_store_is_ready_and_keeps_its_layout,
+        );
+        $crate::conformance_tests!(@parallel_cases $new_home,
+            equal_submissions_make_one_job,
+            different_submissions_are_all_kept,
+            a_job_is_claimed_once,
+            one_outcome_is_accepted,
+        );
+
+        #[tokio::test]
+        async fn random_runs_agree_with_the_model() {
+            for seed in 0..$crate::conformance::random::SEEDS_COUNT {
+                let home = ($new_home)();
+                $crate::conformance::random::a_random_run_agrees_with_the_model(&home, seed).await;
+            }
+        }
+    };
+    (@cases $new_home:expr, $group:ident: $($case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $case() {
+                let home = ($new_home)();
+                $crate::conformance::$group::$case(&home).await;
+            }
+        )+
+    };
+    (@parallel_cases $new_home:expr, $($case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $case() {
+                let home = ($new_home)();
+                let spawn: $crate::conformance::parallel::Spawn = |task| {
+                    let task = tokio::spawn(task);
+                    Box::pin(async move {
+                        if let Err(failed) = task.await {
+                            std::panic::resume_unwind(failed.into_panic());
+                        }
+                    })
+                };
+                $crate::conformance::parallel::$case(&home, spawn).await;
+            }
+        )+
+    };
+}

@@ -1,0 +1,134 @@
+//! Calls side by side: they see each other in some order, as if they had come one after the other.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidewheel_core::job::{Command, Rejection, State};
+
+use super::Home;
+use super::trial::{Trial, keyed, keyless, order, succeeding, tenant};
+use crate::{OnConflict, Refusal, Store, Submitted};
+
+/// Something to be done.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Starts a task beside the others; what it returns ends when the task has, and panics if the task did.
+pub type Spawn = fn(Task) -> Task;
+
+const TASKS_COUNT: usize = 50;
+
+/// Runs `task` [`TASKS_COUNT`] times at once and returns the answers.
+async fn side_by_side<T, F>(
+    trial: &Trial<'_>,
+    spawn: Spawn,
+    task: impl Fn(usize, Arc<dyn Store>) -> F,
+) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let tasks: Vec<_> = (0..TASKS_COUNT)
+        .map(|number| {
+            let work = task(number, Arc::clone(&trial.store));
+            let answers = Arc::clone(&answers);
+            spawn(Box::pin(async move {
+                let answer = work.await;
+                answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+            }))
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// One request sent many times at once under one key: one job, and everybody is told which.
+pub async fn equal_submissions_make_one_job(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let (jobs, now): (Vec<_>, _) = ((0..TASKS_COUNT).map(|_| trial.job(&acme, 5_000)).collect(), trial.now);
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let job = jobs[number].clone();
+        async move {
+            let answer = store.submit(now, vec![keyed(&job, "k", 1)], OnConflict::KeepOthers).await;
+            (job.id, answer.expect("answered")[0])
+        }
+    })
+    .await;
+    let new: Vec<_> = answers.iter().filter(|(_, answer)| *answer == Submitted::New).collect();
+    let [(winner, _)] = new[..] else { unreachable!("{} were taken in", new.len()) };
+    for (id, answer) in &answers {
+        assert!(id == winner || *answer == Submitted::Duplicate(*winner), "{answer:?}");
+    }
+    assert_eq!(trial.counts(Some(&acme)).await, [(State::Scheduled, 1)]);
+    assert_eq!(trial.due_in_bucket(&acme, now).await, [*winner]);
+    assert_eq!(trial.store.find_key(now, &acme, "k").await.expect("looked up"), Some(*winner));
+}
+
+/// None gets lost in the crowd, and the counts are exact.
+pub async fn different_submissions_are_all_kept(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let tenants = ["acme", "globex"].map(tenant);
+    let jobs: Vec<_> =
+        (0..TASKS_COUNT).map(|number| [0, 1, 2].map(|ms| trial.job(&tenants[number % 2], ms))).collect();
+    let now = trial.now;
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let batch = jobs[number].iter().map(keyless).collect();
+        async move { store.submit(now, batch, OnConflict::KeepNone).await.expect("answered") }
+    })
+    .await;
+    assert_eq!(answers, vec![vec![Submitted::New; 3]; TASKS_COUNT]);
+    let trial = trial.reopen().await;
+    for job in jobs.iter().flatten() {
+        trial.holds(job).await;
+    }
+    for tenant in &tenants {
+        assert_eq!(trial.counts(Some(tenant)).await, [(State::Scheduled, 75)]);
+    }
+    assert_eq!(trial.waiting().await.len(), 150);
+}
+
+/// Of many claims of one job one is granted; the others are told that it runs.
+pub async fn a_job_is_claimed_once(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let job = trial.add(&tenant("acme"), 0).await;
+    let (now, epoch) = (trial.now, trial.epoch);
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let worker = Arc::from(format!("worker-{number}"));
+        let claim = order(&job, Command::Claim { epoch, worker, lease_ms: 30_000, detached: false });
+        async move { store.apply(now, Some(epoch), vec![claim]).await.expect("answered").remove(0) }
+    })
+    .await;
+    let granted: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+    let [winner] = granted[..] else { unreachable!("{} claims were granted", granted.len()) };
+    for refusal in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        assert_eq!(*refusal, Refusal::Rejected(Rejection::Running));
+    }
+    trial.holds(&winner.job).await;
+    assert_eq!(winner.job.status.attempt, 1);
+    assert_eq!(trial.counts(None).await, [(State::Running, 1)]);
+}
+
+/// A job that is finished and called off at once ends in one of the two ways, and the counts agree.
+pub async fn one_outcome_is_accepted(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let running = trial.add_running(&tenant("acme")).await;
+    let now = trial.now;
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let command = if number % 2 == 0 { succeeding(&running) } else { Command::Cancel };
+        let order = order(&running, command);
+        async move { store.apply(now, None, vec![order]).await.expect("answered").remove(0) }
+    })
+    .await;
+    let granted: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+    let changes: Vec<_> = granted.iter().filter(|applied| applied.changed).collect();
+    let [change] = changes[..] else { unreachable!("{} outcomes were accepted", changes.len()) };
+    for applied in &granted {
+        assert_eq!(applied.job, change.job, "a repeat is told what is so");
+    }
+    trial.holds(&change.job).await;
+    assert_eq!(trial.counts(None).await, [(change.job.status.state, 1)]);
+    assert_eq!(change.job.status.attempts.len(), 1);
+}

@@ -1,0 +1,291 @@
+//! The contract. Read [`Store`] first.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Job, Rejection, State};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::time::Timestamp;
+
+use crate::{Error, ListQuery, Page};
+
+/// What is fixed when a store is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of shards.
+    pub shards: u16,
+}
+
+/// A job to be taken in.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// The job, with its id.
+    pub job: Job,
+    /// The key it is taken in under, if the caller gave one.
+    pub key: Option<IdempotencyClaim>,
+}
+
+/// A caller's idempotency key, per tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyClaim {
+    /// The key.
+    pub key: Arc<str>,
+    /// A digest of the request, to tell a repeat from a different request under the same key.
+    pub fingerprint: [u8; 16],
+    /// Until when the key points at this job.
+    pub until: Timestamp,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submitted {
+    /// Taken in, durably.
+    New,
+    /// The key already points at this job, made by the same request.
+    Duplicate(JobId),
+    /// The key already points at this job, made by a different request.
+    Conflict(JobId),
+}
+
+/// What a conflicting key means for the rest of its batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// The others are taken in.
+    KeepOthers,
+    /// Nothing of the batch is taken in.
+    KeepNone,
+}
+
+/// A command for one job.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Whose job.
+    pub tenant: Tenant,
+    /// Which job.
+    pub id: JobId,
+    /// What to do.
+    pub command: Command,
+}
+
+/// A granted order.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// The job as it is now (for [`Command::Discard`]: as it was).
+    pub job: Job,
+    /// Whether the order changed it; `false` for a repeat of what was so already.
+    pub changed: bool,
+    /// Other jobs that changed along with it, as they are now: the next occurrence of its schedule, earlier runs
+    /// that were cancelled, one that waited for this to end.
+    pub others: Vec<Job>,
+}
+
+/// Why an order was not granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such job of this tenant.
+    #[error("there is no such job")]
+    NotFound,
+    /// The job does not allow it now.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+}
+
+/// A tenant with work in a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantDue {
+    /// Who.
+    pub tenant: Tenant,
+    /// When its first job there is due.
+    pub first_at: Timestamp,
+}
+
+/// Which of one tenant's waiting jobs to read.
+#[derive(Debug, Clone)]
+pub struct Due {
+    /// The tenant's shard.
+    pub shard: Shard,
+    /// Jobs due in this bucket …
+    pub bucket: Bucket,
+    /// … of this tenant …
+    pub tenant: Tenant,
+    /// … after this position …
+    pub after: Option<Position>,
+    /// … and not later than this instant;
+    pub until: Timestamp,
+    /// at most so many,
+    pub count_max: usize,
+    /// and about so many bytes, but always at least one.
+    pub bytes_max: usize,
+}
+
+/// What a due read found.
+#[derive(Debug, Clone, Default)]
+pub struct DuePage {
+    /// The jobs, in order of [`Position::at`].
+    pub jobs: Vec<Job>,
+    /// Where to read on after this page; `None` when the range up to `until` is exhausted.
+    pub resume: Option<Position>,
+    /// When the range is exhausted: the tenant's next job in this bucket after `until`, if there is one.
+    pub next_at: Option<Timestamp>,
+}
+
+/// How far the owner of a shard has come, so that its successor need not start from the beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Which shard.
+    pub shard: Shard,
+    /// The oldest bucket that may still hold waiting jobs.
+    pub frontier: Bucket,
+    /// Positions up to which nothing is waiting any more.
+    pub cursors: Vec<Cursor>,
+}
+
+/// How far one tenant has been read in one bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// The tenant.
+    pub tenant: Tenant,
+    /// Everything up to here is done with.
+    pub position: Position,
+}
+
+/// Jobs by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts(pub [u64; State::ALL.len()]);
+
+impl Counts {
+    /// How many are in `state`.
+    #[must_use]
+    pub fn of(&self, state: State) -> u64 {
+        self.0.get(state.index()).copied().unwrap_or(0)
+    }
+}
+
+/// How a store feels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Takes everything.
+    Ready,
+    /// Takes no writes, for this reason.
+    ReadOnly(String),
+}
+
+/// A place to keep jobs.
+///
+/// # Contract for all calls
+/// * Answers stand in the order of the questions.
+/// * A call that answers has been synced to stable storage (reads excepted); a call that fails may or may not
+///   have taken effect, and repeating it with the same ids and tokens is safe.
+/// * Calls on one store see each other in some serial order: two orders for one job never both act on the
+///   same old state.
+/// * `now` is the caller's wall clock. A store with a clock of its own uses that for leases instead.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// What is fixed for this store.
+    fn layout(&self) -> Layout;
+
+    /// Starts a new ownership of all shards and returns its epoch.
+    ///
+    /// # Contract
+    /// Higher than every epoch returned before, also over restarts. Orders given with an older one fail with
+    /// [`Error::Fenced`].
+    async fn open_epoch(&self) -> Result<u64, Error>;
+
+    /// Takes jobs in.
+    ///
+    /// # Contract
+    /// A failure stores none of the batch. A duplicate or a conflict is an answer for its own item; what a
+    /// conflict means for the others is the caller's choice ([`OnConflict`]). A key used twice in one batch
+    /// behaves as in two calls. An id that is already there is left as it is and answers `New`, so that a
+    /// batch whose answer was lost can be sent again.
+    async fn submit(
+        &self,
+        now: Timestamp,
+        jobs: Vec<Submission>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Error>;
+
+    /// Applies orders through [`tidewheel_core::job::transition`].
+    ///
+    /// # Contract
+    /// Each order is granted or refused by itself, against the state left by the ones before it. Fails as a
+    /// whole with [`Error::Fenced`] when `epoch` is given and no longer the newest.
+    async fn apply(
+        &self,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: Vec<Order>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Error>;
+
+    /// The oldest bucket between `from` and `until`, both included, in which this shard has waiting jobs.
+    async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error>;
+
+    /// Tenants with waiting jobs in a bucket, in order of their names, those after `after`, at most `count_max`.
+    ///
+    /// # Contract
+    /// Costs about one step per tenant named, however many jobs each has.
+    async fn due_tenants(
+        &self,
+        shard: Shard,
+        bucket: Bucket,
+        after: Option<Tenant>,
+        count_max: usize,
+    ) -> Result<Vec<TenantDue>, Error>;
+
+    /// One tenant's waiting jobs in one bucket.
+    ///
+    /// # Contract
+    /// Jobs that wait ([`Job::armed_at`]) and only those, each at the time it is armed for, in an order that
+    /// rises with that time and is the same for every read; a job that is running, moved away or finished is
+    /// not there. Reads nothing beyond the page.
+    async fn due(&self, due: Due) -> Result<DuePage, Error>;
+
+    /// Jobs with an attempt under way, of all shards.
+    ///
+    /// # Contract
+    /// Reads what is running, not what is waiting.
+    async fn running(&self) -> Result<Vec<Job>, Error>;
+
+    /// Jobs by id.
+    async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error>;
+
+    /// The job an idempotency key points at.
+    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error>;
+
+    /// A page of one tenant's jobs.
+    ///
+    /// # Contract
+    /// Latest first, by the time in the job's id, then by id; every job that exists throughout the walk and
+    /// matches is on exactly one page, whatever happens to others meanwhile. Looks at no more than
+    /// [`tidewheel_core::limits::LIST_SCAN_COUNT_MAX`] records before it hands back a cursor.
+    async fn list(&self, query: ListQuery) -> Result<Page, Error>;
+
+    /// Exact counts of one tenant's jobs by state, or of all tenants' together.
+    ///
+    /// # Contract
+    /// Costs the same however many jobs there are. Finished jobs count until their history is dropped.
+    async fn counts(&self, tenant: Option<&Tenant>) -> Result<Counts, Error>;
+
+    /// Notes how far the owner has come. Need not be durable at once; losing it costs time, not jobs.
+    async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error>;
+
+    /// The checkpoints last saved.
+    async fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error>;
+
+    /// Drops finished jobs (dead ones excepted) that ended before `before`, and idempotency keys whose time is
+    /// over, in whole ranges; returns how many jobs went.
+    ///
+    /// # Contract
+    /// Never drops what ended at or after `before`; may keep up to a day more.
+    async fn drop_history(&self, now: Timestamp, before: Timestamp) -> Result<u64, Error>;
+
+    /// Whether it takes writes.
+    fn health(&self) -> Health;
+
+    /// Syncs and lets go. Calls after it fail with [`Error::Closed`].
+    async fn close(&self) -> Result<(), Error>;
+}

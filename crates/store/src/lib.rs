@@ -1,0 +1,25 @@
+//! What Tidewheel asks of a place to keep jobs: the contract ([`Store`]), an in-memory model of it
+//! ([`memory`]), and the suite that every store must pass ([`conformance`]).
+//!
+//! The contract is small and made of batches: one call for many jobs, one answer per job in the same order.
+//! Every change of a job goes through [`tidewheel_core::job::transition`], so all stores agree on what is
+//! allowed; a store only decides how to keep the result.
+
+mod contract;
+mod error;
+mod query;
+mod schedules;
+
+pub mod conformance;
+pub mod memory;
+
+pub use contract::{
+    Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order, Refusal, Store,
+    Submission, Submitted, TenantDue,
+};
+pub use error::Error;
+pub use query::{Filter, ListQuery, Page, PageCursor};
+pub use schedules::{
+    Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery, ScheduleRefusal,
+    Schedules,
+};

@@ -1,0 +1,315 @@
+//! What the model keeps: the jobs, and beside them only what is derived from them. Every change of a job goes
+//! through [`Tables::replace`], so the derived tables cannot disagree with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Change, Job, State, transition};
+use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::time::Timestamp;
+
+use crate::{
+    Applied, Checkpoint, Counts, Due, DuePage, Error, IdempotencyClaim, Layout, ListQuery, OnConflict, Order,
+    Page, PageCursor, Refusal, Submission, Submitted, TenantDue,
+};
+
+pub(super) struct Tables {
+    layout: Layout,
+    epoch: u64,
+    jobs: BTreeMap<Tenant, BTreeMap<JobId, Job>>,
+    /// What each tenant's keys point at. A key outlives its job: it is there to refuse a second one.
+    keys: BTreeMap<Tenant, BTreeMap<Arc<str>, Pointer>>,
+    checkpoints: BTreeMap<Shard, Checkpoint>,
+    /// Derived: the waiting jobs.
+    armed: BTreeMap<(Shard, Bucket), BTreeMap<Tenant, BTreeSet<Position>>>,
+    /// Derived: the running jobs.
+    running: BTreeSet<(Tenant, JobId)>,
+    /// Derived.
+    counts: BTreeMap<Tenant, Counts>,
+}
+
+#[derive(Clone, Copy)]
+struct Pointer {
+    id: JobId,
+    fingerprint: [u8; 16],
+    until: Timestamp,
+}
+
+/// How to take a submission back.
+struct Undo {
+    tenant: Tenant,
+    id: JobId,
+    key: Option<(Arc<str>, Option<Pointer>)>,
+}
+
+impl Tables {
+    pub(super) fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            epoch: 0,
+            jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
+            armed: BTreeMap::new(),
+            running: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn open_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    pub(super) fn job(&self, tenant: &Tenant, id: JobId) -> Option<&Job> {
+        self.jobs.get(tenant)?.get(&id)
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        now: Timestamp,
+        jobs: Vec<Submission>,
+        on_conflict: OnConflict,
+    ) -> Vec<Submitted> {
+        let mut undos = Vec::new();
+        let answers: Vec<_> =
+            jobs.into_iter().map(|submission| self.take_in(now, submission, &mut undos)).collect();
+        let conflicted = answers.iter().any(|answer| matches!(answer, Submitted::Conflict(_)));
+        if conflicted && on_conflict == OnConflict::KeepNone {
+            for undo in undos.into_iter().rev() {
+                self.take_back(undo);
+            }
+        }
+        answers
+    }
+
+    fn take_in(&mut self, now: Timestamp, submission: Submission, undos: &mut Vec<Undo>) -> Submitted {
+        let Submission { job, key } = submission;
+        if self.job(&job.tenant, job.id).is_some() {
+            return Submitted::New;
+        }
+        let mut undo = Undo { tenant: job.tenant.clone(), id: job.id, key: None };
+        if let Some(IdempotencyClaim { key, fingerprint, until }) = key {
+            let keys = self.keys.entry(job.tenant.clone()).or_default();
+            match keys.get(&key) {
+                Some(there) if now < there.until && there.fingerprint == fingerprint => {
+                    return Submitted::Duplicate(there.id);
+                }
+                Some(there) if now < there.until => return Submitted::Conflict(there.id),
+                Some(_) | None => {}
+            }
+            let before = keys.insert(Arc::clone(&key), Pointer { id: job.id, fingerprint, until });
+            undo.key = Some((key, before));
+        }
+        self.replace(None, Some(job));
+        undos.push(undo);
+        Submitted::New
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        let Undo { tenant, id, key } = undo;
+        if let Some(job) = self.job(&tenant, id).cloned() {
+            self.replace(Some(&job), None);
+        }
+        if let Some((key, before)) = key {
+            let keys = self.keys.entry(tenant).or_default();
+            match before {
+                Some(before) => keys.insert(key, before),
+                None => keys.remove(&key),
+            };
+        }
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: Vec<Order>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
+        if epoch.is_some_and(|epoch| epoch != self.epoch) {
+            return Err(Error::Fenced);
+        }
+        Ok(orders.iter().map(|order| self.apply_one(now, order)).collect())
+    }
+
+    fn apply_one(&mut self, now: Timestamp, order: &Order) -> Result<Applied, Refusal> {
+        let job = self.job(&order.tenant, order.id).cloned().ok_or(Refusal::NotFound)?;
+        match transition(&job, &order.command, now)? {
+            Change::To(next) => {
+                self.replace(Some(&job), Some(next.clone()));
+                Ok(Applied { job: next, changed: true, others: Vec::new() })
+            }
+            Change::Nothing => Ok(Applied { job, changed: false, others: Vec::new() }),
+            Change::Gone => {
+                self.replace(Some(&job), None);
+                Ok(Applied { job, changed: true, others: Vec::new() })
+            }
+        }
+    }
+
+    /// The one place where jobs change. `old` is what is there now.
+    fn replace(&mut self, old: Option<&Job>, new: Option<Job>) {
+        if let Some(old) = old {
+            self.forget(old);
+        }
+        if let Some(new) = new {
+            self.note(new);
+        }
+    }
+
+    fn forget(&mut self, job: &Job) {
+        if let Some(at) = job.armed_at() {
+            let place = (Shard::of(&job.tenant, self.layout.shards), Bucket::of(at));
+            let tenants = self.armed.entry(place).or_default();
+            let positions = tenants.entry(job.tenant.clone()).or_default();
+            positions.remove(&Position { at, id: job.id });
+            if positions.is_empty() {
+                tenants.remove(&job.tenant);
+            }
+            if tenants.is_empty() {
+                self.armed.remove(&place);
+            }
+        }
+        self.running.remove(&(job.tenant.clone(), job.id));
+        if let Some(count) = self.count_mut(&job.tenant, job.status.state) {
+            *count -= 1;
+        }
+        if let Some(jobs) = self.jobs.get_mut(&job.tenant) {
+            jobs.remove(&job.id);
+        }
+    }
+
+    fn note(&mut self, job: Job) {
+        if let Some(at) = job.armed_at() {
+            let place = (Shard::of(&job.tenant, self.layout.shards), Bucket::of(at));
+            let tenants = self.armed.entry(place).or_default();
+            tenants.entry(job.tenant.clone()).or_default().insert(Position { at, id: job.id });
+        }
+        if job.status.state == State::Running {
+            self.running.insert((job.tenant.clone(), job.id));
+        }
+        if let Some(count) = self.count_mut(&job.tenant, job.status.state) {
+            *count += 1;
+        }
+        self.jobs.entry(job.tenant.clone()).or_default().insert(job.id, job);
+    }
+
+    fn count_mut(&mut self, tenant: &Tenant, state: State) -> Option<&mut u64> {
+        self.counts.entry(tenant.clone()).or_default().0.get_mut(state.index())
+    }
+
+    pub(super) fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Option<Bucket> {
+        let ((of_shard, bucket), _) = self.armed.range((shard, from)..).next()?;
+        (*of_shard == shard && *bucket <= until).then_some(*bucket)
+    }
+
+    pub(super) fn due_tenants(
+        &self,
+        shard: Shard,
+        bucket: Bucket,
+        after: Option<Tenant>,
+        count_max: usize,
+    ) -> Vec<TenantDue> {
+        let Some(tenants) = self.armed.get(&(shard, bucket)) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        tenants
+            .range((from, Bound::Unbounded))
+            .filter_map(|(tenant, positions)| {
+                let first_at = positions.first()?.at;
+                Some(TenantDue { tenant: tenant.clone(), first_at })
+            })
+            .take(count_max)
+            .collect()
+    }
+
+    pub(super) fn due(&self, due: &Due) -> DuePage {
+        let mut page = DuePage::default();
+        let mut bytes = 0;
+        let from = due.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tenants = self.armed.get(&(due.shard, due.bucket));
+        let positions = tenants.and_then(|tenants| tenants.get(&due.tenant));
+        for position in positions.into_iter().flat_map(|positions| positions.range((from, Bound::Unbounded)))
+        {
+            if position.at > due.until {
+                page.next_at = Some(position.at);
+                break;
+            }
+            let Some(job) = self.job(&due.tenant, position.id) else { continue };
+            bytes += job.size_bytes();
+            let full = page.jobs.len() >= due.count_max || bytes > due.bytes_max;
+            if let Some(last) = page.jobs.last().filter(|_| full) {
+                page.resume = Some(last.position());
+                break;
+            }
+            page.jobs.push(job.clone());
+        }
+        page
+    }
+
+    pub(super) fn running(&self) -> Vec<Job> {
+        self.running.iter().filter_map(|(tenant, id)| self.job(tenant, *id).cloned()).collect()
+    }
+
+    pub(super) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<JobId> {
+        let there = self.keys.get(tenant)?.get(key)?;
+        (now < there.until).then_some(there.id)
+    }
+
+    pub(super) fn list(&self, query: &ListQuery) -> Page {
+        let mut page = Page::default();
+        let below = query.after.map_or(Bound::Unbounded, |cursor| Bound::Excluded(cursor.0));
+        let mut last = None;
+        let jobs = self.jobs.get(&query.tenant);
+        let jobs = jobs.into_iter().flat_map(|jobs| jobs.range((Bound::Unbounded, below)).rev());
+        for (scanned, (id, job)) in jobs.enumerate() {
+            if page.jobs.len() >= query.count_max || scanned >= LIST_SCAN_COUNT_MAX {
+                page.next = last;
+                break;
+            }
+            last = Some(PageCursor(*id));
+            if query.filter.matches(job) {
+                page.jobs.push(job.clone());
+            }
+        }
+        page
+    }
+
+    pub(super) fn counts(&self, tenant: Option<&Tenant>) -> Counts {
+        if let Some(tenant) = tenant {
+            return self.counts.get(tenant).copied().unwrap_or_default();
+        }
+        let mut sum = Counts::default();
+        for counts in self.counts.values() {
+            sum.0.iter_mut().zip(counts.0).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
+
+    pub(super) fn save_checkpoints(&mut self, checkpoints: Vec<Checkpoint>) {
+        self.checkpoints.extend(checkpoints.into_iter().map(|checkpoint| (checkpoint.shard, checkpoint)));
+    }
+
+    pub(super) fn checkpoints(&self) -> Vec<Checkpoint> {
+        self.checkpoints.values().cloned().collect()
+    }
+
+    pub(super) fn drop_history(&mut self, now: Timestamp, before: Timestamp) -> u64 {
+        let is_over = |job: &&Job| {
+            let status = &job.status;
+            let ended_before = status.finished_at.is_some_and(|finished_at| finished_at < before);
+            status.state.is_finished() && status.state != State::Dead && ended_before
+        };
+        let over: Vec<_> = self.jobs.values().flat_map(BTreeMap::values).filter(is_over).cloned().collect();
+        for job in &over {
+            self.replace(Some(job), None);
+        }
+        for keys in self.keys.values_mut() {
+            keys.retain(|_, there| now < there.until);
+        }
+        u64::try_from(over.len()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,193 @@
+//! The part of the contract that is about recurring schedules. Read [`Schedules`] first.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::{Dates, Definition, Entry, NewSchedule, Schedule, ScheduleId, State, Zone};
+use tidewheel_core::time::Timestamp;
+
+use crate::{Error, IdempotencyClaim};
+
+/// A change asked of one schedule.
+#[derive(Debug, Clone)]
+pub struct ScheduleOrder {
+    /// Whose schedule.
+    pub tenant: Tenant,
+    /// Which schedule.
+    pub id: ScheduleId,
+    /// Granted only if the schedule has this version.
+    pub if_version: Option<u64>,
+    /// What to do.
+    pub command: ScheduleCommand,
+}
+
+/// What can be asked of a schedule. Each is one of the pure functions of [`tidewheel_core::schedule`].
+#[derive(Debug, Clone)]
+pub enum ScheduleCommand {
+    /// Make it.
+    Create {
+        /// What it is to be; its id and tenant are those of the order.
+        new: Box<NewSchedule>,
+        /// The key it is made under, if the caller gave one.
+        key: Option<IdempotencyClaim>,
+    },
+    /// Give it another definition and name.
+    Update {
+        /// The new definition.
+        definition: Box<Definition>,
+        /// The new name.
+        name: Option<Arc<str>>,
+    },
+    /// Stop firing until resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Remove it. Its jobs that have started go on; its ledger goes with it.
+    Delete,
+    /// Fire once, now, outside the chain.
+    Trigger,
+    /// Store these jobs, made by [`tidewheel_core::schedule::backfill_job`], outside the chain. One that is there
+    /// already is left as it is.
+    Backfill(Vec<Job>),
+    /// Its zone has other rules now.
+    Retime(Zone),
+    /// The calendar it names has other dates now; the store has them already. Also mends a broken chain.
+    Rearm,
+}
+
+/// A granted order.
+#[derive(Debug, Clone)]
+pub struct Edited {
+    /// The schedule as it is now (for [`ScheduleCommand::Delete`]: as it was).
+    pub schedule: Schedule,
+    /// Whether the order changed anything; `false` for a repeated creation under the same key, too.
+    pub changed: bool,
+    /// Jobs that were stored, changed or taken out along with it. One that was taken out is `cancelled` here.
+    pub jobs: Vec<Job>,
+}
+
+/// Why an order was not granted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleRefusal {
+    /// No such schedule of this tenant.
+    #[error("there is no such schedule")]
+    NotFound,
+    /// Another schedule of this tenant has the name.
+    #[error("the name belongs to {0}")]
+    NameTaken(ScheduleId),
+    /// The schedule was changed since it was read.
+    #[error("the schedule has version {current} by now; read it again")]
+    StaleVersion {
+        /// The version it has.
+        current: u64,
+    },
+    /// The idempotency key already points at this schedule, made by a different request.
+    #[error("the idempotency key belongs to {0}, made by a different request")]
+    KeyConflict(ScheduleId),
+    /// The definition names a calendar the tenant does not have.
+    #[error("there is no calendar {0:?}")]
+    NoCalendar(Arc<str>),
+}
+
+/// Which schedules are wanted.
+#[derive(Debug, Clone)]
+pub struct ScheduleQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// In one of these states; none is all.
+    pub states: Vec<State>,
+    /// Of this type.
+    pub kind: Option<Arc<str>>,
+    /// Naming this calendar.
+    pub calendar: Option<Arc<str>>,
+    /// After this id.
+    pub after: Option<ScheduleId>,
+    /// How many at most.
+    pub count_max: usize,
+}
+
+/// A page of schedules.
+#[derive(Debug, Clone, Default)]
+pub struct SchedulePage {
+    /// In order of their ids. May be short of the asked number, with an id to go on from.
+    pub schedules: Vec<Schedule>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<ScheduleId>,
+}
+
+/// Where a page of a ledger ended: entries below this one come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LedgerCursor {
+    /// The entry's first instant.
+    pub from: Timestamp,
+    /// Tells entries of one instant apart.
+    pub number: u64,
+}
+
+/// A page of a ledger.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerPage {
+    /// Latest first, by their first instant, then by when they were decided.
+    pub entries: Vec<Entry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<LedgerCursor>,
+}
+
+/// A place to keep schedules, their ledgers and calendars, beside the jobs they make.
+///
+/// # Contract beyond that of [`crate::Store`]
+/// * A schedule and its jobs change together or not at all, in the same serial order as everything else: an
+///   edit and a claim of its occurrence never both act on the same old state.
+/// * `apply` consults the schedule. A [`tidewheel_core::job::Command::Claim`] of a job with an occurrence asks
+///   [`tidewheel_core::schedule::on_claim`] first (unless the claim would be refused anyway: wrong state, not due)
+///   and does what it decides: `Fire` applies the claim to the job it gives, `Hold` stores the job and refuses
+///   the claim as not due, `Drop` stores the job as ended and answers with it. Whenever a job with an occurrence
+///   ends, [`tidewheel_core::schedule::on_finish`] is asked. What they store, cancel or release besides is in
+///   [`crate::Applied::others`]; all of it, ledger entries and the schedule included, is in the same durable
+///   batch. A job whose schedule is gone is claimed like any other.
+/// * Ledger entries are kept as long as history is, and dropped with it.
+#[async_trait]
+pub trait Schedules: Send + Sync + 'static {
+    /// Applies orders, each by itself, against the state left by the ones before it.
+    async fn edit_schedules(
+        &self,
+        now: Timestamp,
+        orders: Vec<ScheduleOrder>,
+    ) -> Result<Vec<Result<Edited, ScheduleRefusal>>, Error>;
+
+    /// Schedules by id.
+    async fn schedules(&self, tenant: &Tenant, ids: Vec<ScheduleId>) -> Result<Vec<Option<Schedule>>, Error>;
+
+    /// The schedule of that name.
+    async fn find_schedule(&self, tenant: &Tenant, name: &str) -> Result<Option<ScheduleId>, Error>;
+
+    /// A page of one tenant's schedules, by id; stable while they change.
+    async fn list_schedules(&self, query: ScheduleQuery) -> Result<SchedulePage, Error>;
+
+    /// How many schedules a tenant has.
+    async fn count_schedules(&self, tenant: &Tenant) -> Result<u64, Error>;
+
+    /// Tenants that have schedules, those after `after`, at most `count_max`, by name.
+    async fn schedule_tenants(&self, after: Option<Tenant>, count_max: usize) -> Result<Vec<Tenant>, Error>;
+
+    /// A page of a schedule's ledger, latest first.
+    async fn ledger(
+        &self,
+        tenant: &Tenant,
+        id: ScheduleId,
+        before: Option<LedgerCursor>,
+        count_max: usize,
+    ) -> Result<LedgerPage, Error>;
+
+    /// Stores a calendar, or removes it with `None`. Schedules that name it keep their pending occurrence until
+    /// they are told to [`ScheduleCommand::Rearm`].
+    async fn put_calendar(&self, tenant: &Tenant, name: &str, dates: Option<Dates>) -> Result<(), Error>;
+
+    /// A calendar's dates.
+    async fn calendar(&self, tenant: &Tenant, name: &str) -> Result<Option<Dates>, Error>;
+
+    /// Names of a tenant's calendars, in order.
+    async fn calendars(&self, tenant: &Tenant) -> Result<Vec<Arc<str>>, Error>;
+}
