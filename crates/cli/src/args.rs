@@ -4,7 +4,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchArgs;
 use crate::dlq::DlqVerb;
+use crate::import::ImportVerb;
 use crate::job::JobVerb;
+use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
 
 const EXAMPLES: &str = "\
@@ -12,11 +14,12 @@ Examples:
   tidewheel serve
   tidewheel job submit ping --payload '{\"n\": 1}' --delay 5s --target http://127.0.0.1:9000/
   tidewheel job list --state dead
+  tidewheel schedule create --cron '0 9 * * MON-FRI' --timezone America/New_York --queue reports
   tidewheel dlq replay --type send-email --rate 10
 
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 server unreachable.";
 
-/// Runs work later: now, at an instant, or after a delay, without losing a job.
+/// Runs work later: now, at an instant, after a delay, or on a schedule, without losing a job.
 #[derive(Debug, Parser)]
 #[command(name = "tidewheel", version = version(), after_help = EXAMPLES, arg_required_else_help = true)]
 #[command(max_term_width = 110)]
@@ -72,9 +75,15 @@ pub(crate) enum Verb {
     /// Submits jobs, looks at them, changes them
     #[command(subcommand)]
     Job(JobVerb),
+    /// Creates schedules, looks at them, changes them, one by one or from a file
+    #[command(subcommand)]
+    Schedule(ScheduleVerb),
     /// Looks at dead letters: jobs that failed for good, kept until replayed or discarded
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// Makes schedules of what recurs elsewhere
+    #[command(subcommand)]
+    Import(ImportVerb),
     /// Measures how fast a server is
     Bench(BenchArgs),
 }

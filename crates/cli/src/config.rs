@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewheel_core::limits::HISTORY_MS_DEFAULT;
+use tidewheel_core::limits::{HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
 use tidewheel_server::push::Cidr;
 
 use crate::serve::ServeArgs;
@@ -51,6 +51,8 @@ pub(crate) struct ServeConfig {
     pub(crate) history_ms: i64,
     /// Jobs started per second of those missed while the server was down.
     pub(crate) catch_up_jobs_per_s: u32,
+    /// Time between two fires of a schedule, at least.
+    pub(crate) min_interval_ms: i64,
     /// How long attempts under way may take to end once the server was told to stop.
     pub(crate) drain: Duration,
     /// How to log.
@@ -69,6 +71,7 @@ impl Default for ServeConfig {
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
             history_ms: HISTORY_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
+            min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             drain: DRAIN_DEFAULT,
             log_format: LogFormat::Text,
             log_level: LOG_LEVEL_DEFAULT.to_owned(),
@@ -95,13 +98,14 @@ pub(crate) enum Key {
     PushPerHost,
     History,
     CatchUpRate,
+    MinInterval,
     Drain,
     LogFormat,
     LogLevel,
 }
 
 impl Key {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Data,
         Self::Listen,
         Self::AllowTarget,
@@ -109,6 +113,7 @@ impl Key {
         Self::PushPerHost,
         Self::History,
         Self::CatchUpRate,
+        Self::MinInterval,
         Self::Drain,
         Self::LogFormat,
         Self::LogLevel,
@@ -124,6 +129,7 @@ impl Key {
             Self::PushPerHost => "push_per_host",
             Self::History => "history",
             Self::CatchUpRate => "catch_up_rate",
+            Self::MinInterval => "min_interval",
             Self::Drain => "drain",
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",

@@ -212,7 +212,6 @@ async fn discard(args: DiscardArgs, link: &Link) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::args::Cli;
     use clap::Parser;
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`dlq`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`] | the verbs of a client |
+//! | [`import`] | schedules from a crontab |
 //! | [`bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
 //! | [`connect`] | from flags to a client of the API |
@@ -21,10 +22,12 @@ mod dlq;
 mod document;
 mod failure;
 mod filter;
+mod import;
 mod job;
 mod json;
 mod out;
 mod pages;
+mod schedule;
 mod serve;
 mod submission;
 
@@ -61,6 +64,12 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Job(verb) => {
             runtime(Builder::new_current_thread())?.block_on(job::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Schedule(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(schedule::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Import(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(import::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Dlq(verb) => {
             runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))

@@ -16,6 +16,23 @@ const VERBS: &[&str] = &[
     "job retry",
     "job explain",
     "job watch",
+    "schedule",
+    "schedule create",
+    "schedule get",
+    "schedule list",
+    "schedule next",
+    "schedule preview",
+    "schedule firings",
+    "schedule pause",
+    "schedule resume",
+    "schedule trigger",
+    "schedule backfill",
+    "schedule delete",
+    "schedule plan",
+    "schedule apply",
+    "schedule export",
+    "import",
+    "import crontab",
     "dlq",
     "dlq list",
     "dlq show",
@@ -46,7 +63,7 @@ fn the_help_of_every_verb() {
 
 #[test]
 fn every_verb_that_does_something_shows_examples() {
-    for verb in VERBS.iter().filter(|verb| !matches!(**verb, "job" | "dlq")) {
+    for verb in VERBS.iter().filter(|verb| !matches!(**verb, "job" | "schedule" | "import" | "dlq")) {
         let (_, stdout, _) = tidewheel(&format!("{verb} --help"));
         assert!(stdout.contains(&format!("Examples:\n  tidewheel {verb}")), "{verb}:\n{stdout}");
     }
@@ -54,7 +71,7 @@ fn every_verb_that_does_something_shows_examples() {
 
 #[test]
 fn no_help_is_complete_without_the_verbs_listed_here() {
-    for parent in ["", "job", "dlq"] {
+    for parent in ["", "job", "schedule", "import", "dlq"] {
         let (_, stdout, _) = tidewheel(&format!("{parent} --help"));
         let commands = stdout.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
         for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
@@ -81,6 +98,11 @@ fn wrong_usage_ends_with_two_and_names_the_slip() {
         ("job list --state ded", "dead"),
         ("job submit a --label b", "key=value"),
         ("job submit a --payload hello", "not JSON"),
+        ("schedule create --queue q", "--cron"),
+        ("schedule create --cron @fortnightly", "@yearly"),
+        ("schedule next x --count 0", "1 to 1000"),
+        ("schedule plan /nonexistent/file", "/nonexistent/file"),
+        ("import crontab /nonexistent/file", "/nonexistent/file"),
         ("dlq discard", "--all"),
         ("job get x --url nowhere", "http://127.0.0.1:7400"),
         ("job get x --key-file /nonexistent/key", "/nonexistent/key"),

@@ -47,7 +47,8 @@ fn load(
             if let Some(answer) = answer.filter(|answer| answer.status < 300) {
                 let job: Value = answer.json();
                 let id = job["id"].as_str().unwrap().to_owned();
-                let at: tidewheel_core::time::Timestamp = job["run_at"].as_str().unwrap().parse().unwrap();
+                // The time asked for: a repeat is answered with the time of the next attempt.
+                let at: tidewheel_core::time::Timestamp = run_at.parse().unwrap();
                 acked.lock().unwrap().insert(key.clone(), Acked { id, run_at_ms: at.as_ms() });
                 break;
             }

@@ -10,8 +10,8 @@ use jiff::civil::date;
 use proptest::prelude::*;
 use schedule_support::{HOUR, MINUTE, SECOND, World, at, cron, definition, every};
 use tidewheel_core::schedule::{
-    Change, Dates, Definition, Misfire, MisfirePolicy, Overlap, Roll, Rule, nominals, pause, repair, resume,
-    retime, trigger, update,
+    Change, Dates, Definition, Misfire, MisfirePolicy, Overlap, Roll, Rule, delete, nominals, pause, repair,
+    resume, retime, trigger, update,
 };
 use tidewheel_core::time::Timestamp;
 
@@ -30,12 +30,13 @@ enum Step {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let expressions = ["*/7 * * * *", "30 2 * * *", "15 1,2,3 * * *", "0 * * * *", "* * * * *", "0 9 29 3 *"];
+    let expressions =
+        ["*/7 * * * *", "30 2 * * *", "15 1,2,3 * * *", "0 * * * *", "*/3 * * * *", "0 9 29 3 *"];
     let zones = ["UTC", "Europe/Berlin", "America/New_York", "Africa/Cairo"];
     let timing = prop_oneof![
         3 => (prop::sample::select(expressions.to_vec()), prop::sample::select(zones.to_vec()))
             .prop_map(|(expression, zone)| cron(expression, zone)),
-        1 => (SECOND..2 * HOUR).prop_map(|interval| every(interval.max(20 * SECOND), Timestamp::MIN)),
+        1 => (3 * MINUTE..2 * HOUR).prop_map(|interval| every(interval, Timestamp::MIN)),
     ];
     let excluded = (prop::sample::select(Roll::ALL.to_vec()), any::<bool>());
     (timing, excluded, prop::option::weighted(0.1, 0..72_i64)).prop_map(
@@ -71,9 +72,9 @@ fn any_definition() -> impl Strategy<Value = Definition> {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (0..4 * HOUR, prop::sample::select(vec![0, 5, 90 * SECOND]))
+        6 => (0..3 * HOUR, prop::sample::select(vec![0, 5, 90 * SECOND]))
             .prop_map(|(ms, lag_ms)| Step::Run { ms, lag_ms }),
-        3 => (0..12 * HOUR).prop_map(|ms| Step::Outage { ms }),
+        3 => (0..9 * HOUR).prop_map(|ms| Step::Outage { ms }),
         2 => Just(Step::FinishAll),
         1 => Just(Step::FinishOldest),
         1 => Just(Step::Pause),
@@ -139,10 +140,10 @@ fn take(world: &mut World, rules: &mut Rules, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn every_instant_ends_exactly_once(first in any_definition(), steps in prop::collection::vec(any_step(), 1..40)) {
+    fn every_instant_ends_exactly_once(first in any_definition(), steps in prop::collection::vec(any_step(), 1..30)) {
         let start = at("2026-03-27T18:00:17.250Z");
         let calendar: Dates = [date(2026, 3, 31)].into_iter().collect();
         let mut world = World::new(first, Some(calendar.clone()), start);
@@ -150,8 +151,10 @@ proptest! {
         for step in steps {
             take(&mut world, &mut rules, step);
         }
-        // Drawing a line decides what is still open.
-        world.apply(pause(&world.schedule, Some(&calendar), world.now));
+        // Deleting it decides what is still open.
+        let removal = delete(&world.schedule, Some(&calendar), world.now);
+        prop_assert_eq!(removal.withdraw, world.schedule.next.map(|next| next.job_id));
+        world.ledger.extend(removal.entries);
         let covered: Vec<_> = world.instants().into_iter().map(|(instant, _)| instant).collect();
         prop_assert_eq!(covered, rules.instants(&calendar, world.now));
         for entry in &world.ledger {

@@ -117,11 +117,9 @@ fn offsets_fill_the_window_evenly() {
     assert!(per_second.iter().all(|count| *count <= 3_000), "{per_second:?}");
     // Changing the hash would move every fire that was previewed.
     let id = ScheduleId::from_bytes(42_u128.to_be_bytes());
-    insta::assert_debug_snapshot!([
-        window_offset_ms(id, fire_at, MINUTE),
-        window_offset_ms(id, fire_at.plus_ms(HOUR), MINUTE),
-        window_offset_ms(id, fire_at, 0),
-    ], @"");
+    let offsets = [fire_at, fire_at.plus_ms(HOUR)].map(|fire_at| window_offset_ms(id, fire_at, MINUTE));
+    assert_eq!(offsets, [20_655, 48_095]);
+    assert_eq!(window_offset_ms(id, fire_at, 0), 0);
 }
 
 #[test]
@@ -159,7 +157,7 @@ fn oracle(
     let is_business =
         |day: &Date| !matches!(day.weekday(), Weekday::Saturday | Weekday::Sunday) && !excluded.contains(day);
     let mut found = BTreeSet::new();
-    for nominal in nominals(bare, None, from.plus_ms(-40 * DAY), until.plus_ms(40 * DAY)) {
+    for nominal in nominals(bare, None, from.plus_ms(-33 * DAY), until.plus_ms(33 * DAY)) {
         let local = zone.to_datetime(jiff::Timestamp::from_millisecond(nominal.fire_at.as_ms()).unwrap());
         if !excluded.contains(&local.date()) {
             found.insert(nominal.fire_at);
@@ -206,7 +204,7 @@ fn any_dates() -> impl Strategy<Value = Dates> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn both_directions_agree_with_the_letter(

@@ -9,7 +9,8 @@ use tidewheel_core::job::Job;
 use tidewheel_core::limits::{LEDGER_RANGE_COUNT_MAX, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
 use tidewheel_core::schedule::{
     Change, Dates, Definition, Misfire, MisfirePolicy, Outcome, Overlap, Reason, Roll, State, Timing,
-    calendar_changed, check, create, delete, pause, repair, resume, retime, trigger, update,
+    backfill, backfill_job, calendar_changed, check, create, delete, occurrence_job, pause, repair, resume,
+    retime, trigger, update,
 };
 use tidewheel_core::time::Timestamp;
 
@@ -350,6 +351,30 @@ fn a_changed_calendar_holds_from_now_on() {
     world.run_until(at("2026-06-05T12:00:00Z"), 5);
     let days: Vec<_> = world.fired.iter().map(|fired| fired.fire_at).collect();
     assert_eq!(days, [at("2026-06-04T09:00:00Z"), at("2026-06-05T09:00:00Z")], "the 2nd stays excluded");
+}
+
+#[test]
+fn a_backfill_has_the_keys_of_the_occurrences_it_stands_for() {
+    let world = World::new(definition(cron("0 * * * *", "UTC")), None, at("2026-06-01T08:30:00Z"));
+    let (from, to) = (at("2026-05-31T22:00:00Z"), at("2026-06-01T00:30:00Z"));
+    let instants: Vec<_> = backfill(&world.schedule, None, from, to).map(|nominal| nominal.fire_at).collect();
+    assert_eq!(instants, [from, from.plus_ms(HOUR), from.plus_ms(2 * HOUR)]);
+    let (job, entry) = backfill_job(&world.schedule, from, world.now, world.now);
+    let occurrence = occurrence_job(&world.schedule, from, world.now, true, world.now);
+    assert_eq!(job.spec, occurrence.spec);
+    assert_ne!(job.id, occurrence.id);
+    assert_eq!((job.status.due_at, entry.outcome), (world.now, Outcome::Backfilled { job_id: job.id }));
+}
+
+#[test]
+fn what_is_made_up_for_is_due_at_once() {
+    let mut world = World::new(minutely(MisfirePolicy::FIRE_ALL), None, at(START));
+    world.outage(20 * MINUTE);
+    let late = world.waiting.values().next().unwrap().clone();
+    world.claim(&late);
+    let next = world.schedule.next.unwrap();
+    assert_eq!((next.run_at, next.catch_up), (world.now, true));
+    assert!(next.fire_at < world.now);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const ZONES: [&str; 10] = [
     "Australia/Lord_Howe",
     "Pacific/Chatham",
 ];
-const EXPRESSIONS: [&str; 4] = ["30 2 * * *", "0 0 * * *", "*/15 * * * *", "15,45 1-3 * * *"];
+const EXPRESSIONS: [&str; 4] = ["30 2 * * *", "0 0 * * *", "20 */2 * * *", "15,45 1-3 * * *"];
 const YEAR_START: &str = "2026-01-01T00:00:00Z";
 const YEAR_END: &str = "2027-01-01T00:00:00Z";
 
@@ -89,16 +89,19 @@ fn is_missed(at_instant: Timestamp) -> bool {
 #[test]
 fn outages_across_midnight_end_as_the_policy_says() {
     for name in ZONES {
-        for expression in ["*/15 * * * *", "30 2 * * *"] {
+        for expression in ["10 */2 * * *", "30 2 * * *"] {
             let rule = cron(expression, name);
             let expected = instants(&rule);
             let missed: Vec<_> = expected.iter().copied().filter(|instant| is_missed(*instant)).collect();
-            assert!(!missed.is_empty() || name == "Asia/Kolkata" || expression == "30 2 * * *");
-            for policy in [MisfirePolicy::FireAll { cap: 8 }, MisfirePolicy::FireLatest, MisfirePolicy::Skip]
+            assert!(missed.len() > 60 || expression == "30 2 * * *", "the outages are felt");
+            for policy in [MisfirePolicy::FireAll { cap: 2 }, MisfirePolicy::FireLatest, MisfirePolicy::Skip]
             {
                 let world = with_outages(rule.clone(), policy);
-                let ledger: Vec<_> =
-                    world.instants().into_iter().filter(|(instant, _)| expected.contains(instant)).collect();
+                let ledger: Vec<_> = world
+                    .instants()
+                    .into_iter()
+                    .filter(|(instant, _)| expected.binary_search(instant).is_ok())
+                    .collect();
                 let covered: Vec<_> = ledger.iter().map(|(instant, _)| *instant).collect();
                 assert_eq!(covered, expected, "{expression} in {name}, {policy:?}");
                 for (instant, outcome) in ledger {
@@ -110,8 +113,7 @@ fn outages_across_midnight_end_as_the_policy_says() {
 }
 
 fn check_outcome(instant: Timestamp, outcome: Outcome, missed: &[Timestamp], policy: MisfirePolicy) {
-    let place = missed.iter().position(|other| *other == instant);
-    let Some(place) = place else {
+    let Ok(place) = missed.binary_search(&instant) else {
         return assert!(matches!(outcome, Outcome::Fired { catch_up: false, .. }), "{instant} {outcome}");
     };
     // Those of one outage are less than a day apart from each other, those of two are not.
@@ -153,7 +155,7 @@ fn clock_steps_of_the_host_move_no_interval_and_fire_nothing_twice() {
     world.run_until(start.plus_ms(2 * HOUR), 3);
     // Ahead by half a day: the usual misfire.
     world.now = start.plus_ms(14 * HOUR);
-    world.run_until(start.plus_ms(15 * HOUR), 3);
+    world.run_until(start.plus_ms(15 * HOUR + MINUTE), 3);
     let beat = world.instants().into_iter().map(|(instant, _)| instant);
     assert!(beat.eq((1..=15 * 12).map(|count| start.plus_ms(count * 5 * MINUTE))));
 }

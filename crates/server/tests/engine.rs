@@ -10,12 +10,12 @@ use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, St
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
-use tidewheel_server::clock::SystemClock;
+use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Whereabouts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::memory::MemoryStore;
-use tidewheel_store::{Layout, OnConflict, Order, Submission, Submitted};
+use tidewheel_store::{Layout, OnConflict, Order, Store, Submission, Submitted};
 use tokio::sync::mpsc;
 
 /// Answers every push at once with success, and tells the test about it.
@@ -61,7 +61,15 @@ async fn world(answer: bool, config: Config) -> World {
 }
 
 fn job(engine: &Engine, tenant: &str, destination: Destination, run_at: Timestamp) -> Submission {
-    let spec = Spec {
+    let spec = job_spec(destination, engine.clock().now());
+    Submission {
+        job: Job::new(Tenant::new(tenant).unwrap(), spec, run_at, engine.random().tail()),
+        key: None,
+    }
+}
+
+fn job_spec(destination: Destination, created_at: Timestamp) -> Spec {
+    Spec {
         kind: "test".into(),
         payload: Bytes::from_static(b"{}"),
         destination,
@@ -72,13 +80,16 @@ fn job(engine: &Engine, tenant: &str, destination: Destination, run_at: Timestam
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
-        created_at: engine.clock().now(),
-    };
-    Submission { job: Job::new(Tenant::new(tenant).unwrap(), spec, run_at, engine.random().tail()), key: None }
+        created_at,
+    }
 }
 
 fn push() -> Destination {
-    Destination::Target(Arc::new(Target { url: "http://sink/x".into(), method: "POST".into(), headers: Vec::new() }))
+    Destination::Target(Arc::new(Target {
+        url: "http://sink/x".into(),
+        method: "POST".into(),
+        headers: Vec::new(),
+    }))
 }
 
 fn queue(name: &str) -> Destination {
@@ -217,4 +228,71 @@ async fn draining_waits_for_what_is_under_way_and_starts_nothing_new() {
     world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!(drained.await.unwrap(), 0);
     assert!(world.seen.try_recv().is_err(), "nothing new was started");
+}
+
+/// A clock that follows tokio's paused time.
+struct VirtualClock {
+    start: tokio::time::Instant,
+    epoch_ms: i64,
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.epoch_ms + self.monotonic_ms())
+    }
+
+    fn monotonic_ms(&self) -> i64 {
+        i64::try_from(self.start.elapsed().as_millis()).unwrap()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "paused time: nothing waits for real")]
+    fn sleep(&self, duration: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "paused time")]
+async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what_is_on_time() {
+    let clock = Arc::new(VirtualClock { start: tokio::time::Instant::now(), epoch_ms: 1_800_000_000_000 });
+    let now = clock.now();
+    let store = Arc::new(MemoryStore::new(Layout { shards: 8 }));
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let parts = Parts {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer: Arc::new(Sink { seen: sender, answer: true, aborted: Mutex::default() }),
+    };
+    // An hour of downtime: one job a second was missed.
+    let missed = 3_600;
+    let spec = job_spec(push(), now);
+    let jobs = (0..missed)
+        .map(|second| {
+            let run_at = now.plus_ms(-3_700_000 + second * 1_000);
+            let job =
+                Job::new(Tenant::new("a").unwrap(), spec.clone(), run_at, u128::try_from(second).unwrap());
+            Submission { job, key: None }
+        })
+        .collect();
+    store.submit(now, jobs, OnConflict::KeepNone).await.unwrap();
+    let config = Config { catch_up_per_second: 100, ..Config::default() };
+    let engine = Engine::start(parts, config).await.unwrap();
+    let on_time = job(&engine, "a", push(), now.plus_ms(5_000));
+    engine.submit(vec![on_time.clone()], OnConflict::KeepNone).await.unwrap();
+
+    let mut caught_up = Vec::new();
+    while caught_up.len() < usize::try_from(missed).unwrap() {
+        let job = seen.recv().await.unwrap();
+        let at = clock.now();
+        if job.id == on_time.job.id {
+            assert!(at.since_ms(job.id.run_at()) < 100, "the backlog delayed what is on time");
+        } else {
+            caught_up.push((job.id.run_at(), at));
+        }
+    }
+    assert!(caught_up.is_sorted_by_key(|(run_at, _)| *run_at), "oldest first");
+    let took_ms = caught_up.last().unwrap().1.since_ms(now);
+    assert!((34_000..60_000).contains(&took_ms), "3,600 jobs at 100/s took {took_ms} ms");
 }

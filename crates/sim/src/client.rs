@@ -10,6 +10,7 @@ use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::random::Random;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
+use tokio::task::JoinSet;
 
 use crate::dice::Dice;
 use crate::history::{Asked, Event};
@@ -29,6 +30,7 @@ const CALM_SLOWDOWN: i64 = 4;
 /// Submits jobs until the faults are over, then some more for a while, so that recovery can be seen.
 pub async fn run(world: Arc<World>, after_ms: i64) {
     let dice = Arc::new(world.dice.fork());
+    let mut requests = JoinSet::new();
     let mut calm_ms = after_ms;
     while calm_ms > 0 {
         let mut gap_ms = dice.between(1, world.plan.gap_ms_max);
@@ -39,12 +41,13 @@ pub async fn run(world: Arc<World>, after_ms: i64) {
         world.sleep_ms(gap_ms).await;
         let count = if dice.percent(5) && !world.is_calm() { dice.count(10, 40) } else { dice.count(1, 2) };
         let request = Arc::new(Request::roll(&world, &dice, count));
-        tokio::spawn(Arc::clone(&request).submit(Arc::clone(&world), dice.fork()));
+        requests.spawn(Arc::clone(&request).submit(Arc::clone(&world), dice.fork()));
         if dice.percent(10) {
             // Somebody else of the same client sends the same thing at the same time.
-            tokio::spawn(request.submit(Arc::clone(&world), dice.fork()));
+            requests.spawn(request.submit(Arc::clone(&world), dice.fork()));
         }
     }
+    while requests.join_next().await.is_some() {}
 }
 
 /// What a client wants submitted, in one call.

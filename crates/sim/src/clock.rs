@@ -14,6 +14,7 @@ pub struct SimClock {
     started: tokio::time::Instant,
     base_ms: i64,
     stepped_ms: AtomicI64,
+    set_back_ms: AtomicI64,
 }
 
 /// When every run begins, by its wall clock.
@@ -25,12 +26,24 @@ impl SimClock {
     #[expect(clippy::new_without_default, reason = "two clocks do not share their start")]
     #[must_use]
     pub fn new() -> Self {
-        Self { started: tokio::time::Instant::now(), base_ms: BASE_MS, stepped_ms: AtomicI64::new(0) }
+        Self {
+            started: tokio::time::Instant::now(),
+            base_ms: BASE_MS,
+            stepped_ms: AtomicI64::new(0),
+            set_back_ms: AtomicI64::new(0),
+        }
     }
 
     /// Sets the wall clock ahead or back.
     pub fn step(&self, ms: i64) {
         self.stepped_ms.fetch_add(ms, Ordering::SeqCst);
+        self.set_back_ms.fetch_add((-ms).max(0), Ordering::SeqCst);
+    }
+
+    /// How far the wall clock was set back so far, all steps together.
+    #[must_use]
+    pub fn set_back_ms(&self) -> i64 {
+        self.set_back_ms.load(Ordering::SeqCst)
     }
 
     /// Waits so many milliseconds.

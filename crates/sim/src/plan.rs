@@ -73,7 +73,7 @@ impl Plan {
             ahead_ms_max: if is_long { 4_500_000 } else { 20_000 },
             tenants: dice.count(1, 4),
             clients: dice.count(1, 3),
-            gap_ms_max: dice.between(500, 4_000),
+            gap_ms_max: dice.between(1_000, 5_000),
             config: config(&dice),
         }
     }

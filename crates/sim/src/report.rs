@@ -67,7 +67,10 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 /// What led to a violation: everything about its job, and every fault.
 fn tail<'a>(entries: &'a [Entry], violation: &Violation) -> Vec<&'a Entry> {
-    let about = |entry: &&Entry| subject(&entry.event).is_none_or(|id| Some(id) == violation.id);
+    let is_usual = |event: &Event| matches!(event, Event::Held { count, bound } if count <= bound);
+    let about = |entry: &&Entry| {
+        !is_usual(&entry.event) && subject(&entry.event).is_none_or(|id| Some(id) == violation.id)
+    };
     let matching: Vec<&Entry> = entries.iter().filter(about).collect();
     let skipped = matching.len().saturating_sub(TAIL_MAX);
     matching.into_iter().skip(skipped).collect()

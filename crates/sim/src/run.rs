@@ -7,6 +7,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Priority};
 use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
 use tidewheel_server::clock::Clock;
+use tokio::task::JoinSet;
 
 use crate::checker::{self, Ledger, Violation};
 use crate::client::{self, QUEUES, is_deserted};
@@ -32,12 +33,16 @@ pub struct Run {
 /// How long the server may take to recover, once nothing is broken any more. Leases of runners that died have
 /// to run out in it.
 const RECOVERY_MS: i64 = 90 * SECOND_MS;
+/// How long clients go on after that, so that recovery can be seen.
+const CLIENTS_MS: i64 = 40 * SECOND_MS;
 /// From then on, how late a job may be.
 const LATE_MS_MAX: i64 = 3 * SECOND_MS;
 /// Audits that find something late before the run is given up.
 const LATE_AUDITS_MAX: usize = 5;
 /// How often the audit looks.
 const AUDIT_MS: i64 = 5 * SECOND_MS;
+/// And how often once only jobs far ahead are left.
+const RARE_AUDIT_MS: i64 = 30 * SECOND_MS;
 /// After which everything must have ended. Set by the clock: a job due by a clock that was set back an hour
 /// waits for that hour.
 const SETTLED_MS: i64 = 4 * HOUR_MS;
@@ -61,12 +66,13 @@ async fn live(plan: Plan) -> Run {
             tokio::spawn(worker::run(Arc::clone(&world), tenant.clone(), Arc::from(queue)));
         }
     }
+    let mut clients = JoinSet::new();
     for _ in 0..world.plan.clients {
-        tokio::spawn(client::run(Arc::clone(&world), RECOVERY_MS + 30 * SECOND_MS));
+        clients.spawn(client::run(Arc::clone(&world), RECOVERY_MS + CLIENTS_MS));
     }
     tokio::spawn(watch_memory(Arc::clone(&world)));
     nemesis::run(&world).await;
-    let jobs = settle(&world).await;
+    let jobs = settle(&world, clients).await;
     let entries = world.history.entries();
     let ledger = Ledger { jobs, ended_at: world.now() };
     let violations = checker::check(&entries, &ledger);
@@ -74,24 +80,23 @@ async fn live(plan: Plan) -> Run {
 }
 
 /// Waits until everything has ended that can, and notes what is late on the way. Returns what the store has.
-async fn settle(world: &World) -> BTreeMap<JobId, Job> {
+async fn settle(world: &World, mut clients: JoinSet<()>) -> BTreeMap<JobId, Job> {
     world.sleep_ms(RECOVERY_MS).await;
     let until_ms = world.clock.monotonic_ms() + SETTLED_MS;
     let mut late = 0;
     loop {
+        while clients.try_join_next().is_some() {}
+        // Asked before the audit, so that the audit sees all they submitted.
+        let clients_done = clients.is_empty();
         let (jobs, is_late) = audit(world).await;
         late += usize::from(is_late);
         let open = jobs.values().filter(|job| !job.status.state.is_finished() && !is_deserted(job));
-        // Clients go on for a while, so that recovery can be seen: let them finish.
-        let clients_done = world.clock.monotonic_ms() >= until_ms - SETTLED_MS + 40 * SECOND_MS;
-        if (open.count() == 0 && clients_done) || world.clock.monotonic_ms() >= until_ms {
+        // Where something is stuck already, waiting longer tells no more.
+        let is_over = open.count() == 0 || late > LATE_AUDITS_MAX || world.clock.monotonic_ms() >= until_ms;
+        if is_over && clients_done {
             return jobs;
         }
-        // Something is stuck already: waiting longer tells no more.
-        if late > LATE_AUDITS_MAX {
-            return jobs;
-        }
-        world.sleep_ms(AUDIT_MS).await;
+        world.sleep_ms(if clients_done { RARE_AUDIT_MS } else { AUDIT_MS }).await;
     }
 }
 
@@ -106,9 +111,11 @@ async fn audit(world: &World) -> (BTreeMap<JobId, Job>, bool) {
     let now = world.now();
     let mut is_late = false;
     for job in jobs.values().filter(|job| !is_deserted(job)) {
-        let should_have_moved_at =
-            job.armed_at().or(job.status.running.as_ref().map(|running| running.lease_until));
-        if let Some(since) = should_have_moved_at.filter(|at| at.plus_ms(LATE_MS_MAX) < now) {
+        // A lease extended while the clock was set back lasts until that clock would have shown its end.
+        let lease_until =
+            job.status.running.as_ref().map(|running| running.lease_until.plus_ms(world.clock.set_back_ms()));
+        let moves_by = job.armed_at().or(lease_until);
+        if let Some(since) = moves_by.filter(|at| at.plus_ms(LATE_MS_MAX) < now) {
             world.history.note(Event::Overdue { id: job.id, state: job.status.state, since });
             is_late = true;
         }
@@ -122,7 +129,7 @@ async fn watch_memory(world: Arc<World>) {
     let lots = LANES * world.plan.tenants * Priority::ALL.len();
     let bound = config.held_count_max + lots * config.lot_count_min;
     loop {
-        world.sleep_ms(2 * SECOND_MS).await;
+        world.sleep_ms(if world.is_calm() { 10 * SECOND_MS } else { 2 * SECOND_MS }).await;
         if let Some(count) = world.engine().and_then(|engine| held_jobs(&engine.metrics().render())) {
             world.history.note(Event::Held { count, bound });
         }

@@ -12,13 +12,15 @@ use crate::history::Event;
 use crate::runner;
 use crate::world::World;
 
+/// Deliveries the server has not heard the end of: which attempt, to which URL.
+type UnderWay = Arc<Mutex<BTreeMap<JobId, (Token, Box<str>)>>>;
+
 /// Delivers for one server; once that is gone, nothing goes through any more.
 #[expect(missing_debug_implementations, reason = "made of trait objects")]
 pub struct SimTarget {
     world: Arc<World>,
     life: u32,
-    /// Deliveries the server has not heard the end of: by which attempt, to which URL.
-    under_way: Arc<Mutex<BTreeMap<JobId, (Token, Box<str>)>>>,
+    under_way: UnderWay,
 }
 
 /// The lease a target asks for when it takes a job over.
@@ -70,7 +72,7 @@ impl Deliver for SimTarget {
 
 struct Delivery {
     world: Arc<World>,
-    under_way: Arc<Mutex<BTreeMap<JobId, (Token, Box<str>)>>>,
+    under_way: UnderWay,
     reports: Reports,
     job: Job,
 }

@@ -48,7 +48,8 @@ impl Rates {
 /// A job of the benchmark: number `n` of jobs spread over a day and a few tenants.
 #[must_use]
 pub fn sample(n: u64, payload_bytes: usize) -> Job {
-    let payload: Vec<u8> = (0..payload_bytes).map(|i| b'a' + u8::try_from((i * 7 + i / 5) % 26).unwrap_or(0)).collect();
+    let payload: Vec<u8> =
+        (0..payload_bytes).map(|i| b'a' + u8::try_from((i * 7 + i / 5) % 26).unwrap_or(0)).collect();
     let spec = Spec {
         kind: "bench".into(),
         payload: Bytes::from(payload),
@@ -70,7 +71,13 @@ pub fn sample(n: u64, payload_bytes: usize) -> Job {
 ///
 /// # Errors
 /// When the engine fails.
-pub fn ingest(path: &Path, count: u64, batch: usize, payload_bytes: usize, sync: bool) -> Result<Rates, KvError> {
+pub fn ingest(
+    path: &Path,
+    count: u64,
+    batch: usize,
+    payload_bytes: usize,
+    sync: bool,
+) -> Result<Rates, KvError> {
     let kv = open(path)?;
     let value = record::encode(&sample(0, payload_bytes));
     let tenants: Vec<_> = (0..TENANTS_COUNT).map(sample_tenant).collect();
@@ -150,8 +157,9 @@ fn sample_tenant(n: u64) -> Tenant {
     Tenant::new(&format!("tenant-{:02}", n % TENANTS_COUNT)).unwrap_or_default()
 }
 
-/// Spreads jobs over the day as a random source would, but the same every time.
-fn sample_id(n: u64) -> JobId {
+/// The id of [`sample`] number `n`: spread over the day as by a random source, but the same every time.
+#[must_use]
+pub fn sample_id(n: u64) -> JobId {
     let mixed = xxhash_rust::xxh3::xxh3_128(&n.to_be_bytes());
     let ms = i64::try_from(mixed % 86_400_000).unwrap_or(0);
     JobId::new(Timestamp::from_ms(DAY_START_MS + ms), mixed)

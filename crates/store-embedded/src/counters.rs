@@ -7,9 +7,9 @@ use tidewheel_core::job::State;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Counts;
 
+use crate::keys;
 use crate::kv::{Batch, Day, Keyspace};
 use crate::record::Unreadable;
-use crate::keys;
 
 /// Changes to counts.
 pub(crate) type Delta = [i64; State::ALL.len()];
@@ -74,7 +74,8 @@ impl Counters {
             write_counts(batch, keys::meta::tenant(tenant), sum(self.of(Some(tenant)), delta));
         }
         for ((day, tenant), delta) in &changes.days {
-            let before = self.days.get(day).and_then(|tenants| tenants.get(tenant)).copied().unwrap_or_default();
+            let before =
+                self.days.get(day).and_then(|tenants| tenants.get(tenant)).copied().unwrap_or_default();
             write_counts(batch, keys::meta::day(*day, tenant), sum(before, delta));
         }
     }
@@ -82,8 +83,12 @@ impl Counters {
     pub(crate) fn apply(&mut self, changes: Changes) {
         for (tenant, delta) in changes.tenants {
             self.total = sum(self.total, &delta);
-            let counts = self.tenants.entry(tenant).or_default();
-            *counts = sum(*counts, &delta);
+            let counts = sum(self.of(Some(&tenant)), &delta);
+            if counts == Counts::default() {
+                self.tenants.remove(&tenant);
+            } else {
+                self.tenants.insert(tenant, counts);
+            }
         }
         for ((day, tenant), delta) in changes.days {
             let counts = self.days.entry(day).or_default().entry(tenant).or_default();

@@ -29,7 +29,7 @@ const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
 /// After so much, small keyspaces are flushed too: their few entries would keep whole journals alive.
 const JOURNAL_BYTES_TIDY: u64 = 40 * MIB;
 /// Write buffers of the two keyspaces every job goes through.
-const BUFFER_BYTES_BUSY: u64 = 24 * MIB;
+const BUFFER_BYTES_BUSY: u64 = 16 * MIB;
 const BUFFER_BYTES_OTHER: u64 = 8 * MIB;
 const TABLE_BYTES: u64 = 32 * MIB;
 const BLOCK_BYTES: u32 = 8 * 1024;
@@ -67,7 +67,13 @@ impl FjallKv {
             .open()
             .map_err(engine)?;
         let mark = Mark::open(path).map_err(|error| io(&error))?;
-        let kv = Self { path: path.to_owned(), database, keyspaces: RwLock::default(), mark, untidied_bytes: AtomicU64::new(0) };
+        let kv = Self {
+            path: path.to_owned(),
+            database,
+            keyspaces: RwLock::default(),
+            mark,
+            untidied_bytes: AtomicU64::new(0),
+        };
         let names = kv.database.list_keyspace_names();
         for keyspace in names.iter().filter_map(|name| Keyspace::from_name(name)).chain(Keyspace::FIXED) {
             kv.create(keyspace)?;
@@ -85,7 +91,8 @@ impl FjallKv {
     /// Waits while the engine is behind with flushing and merging.
     fn pace(&self, touched: &[fjall::Keyspace]) {
         let behind = |keyspace: &fjall::Keyspace| {
-            keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX || keyspace.l0_table_count() >= LOOSE_RUNS_MAX
+            keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
+                || keyspace.l0_table_count() >= LOOSE_RUNS_MAX
         };
         for _ in 0..PACE_STEPS_MAX {
             if !touched.iter().any(behind) {
@@ -101,7 +108,8 @@ impl FjallKv {
         }
         self.untidied_bytes.store(0, Ordering::Relaxed);
         let small = |keyspace: &Keyspace| !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_));
-        for handle in self.keyspaces().into_iter().filter(small).filter_map(|keyspace| self.handle(keyspace)) {
+        for handle in self.keyspaces().into_iter().filter(small).filter_map(|keyspace| self.handle(keyspace))
+        {
             handle.rotate_memtable().map_err(engine)?;
         }
         Ok(())
@@ -139,7 +147,9 @@ impl Kv for FjallKv {
         names
     }
 
-    fn commit(&self, batch: Batch, durability: Durability) -> Result<(), KvError> {
+    fn commit(&self, mut batch: Batch, durability: Durability) -> Result<(), KvError> {
+        // Neighbours go into the write buffer one after the other, over the same few steps of its index.
+        batch.0.sort_unstable_by(|a, b| (a.keyspace, &a.key).cmp(&(b.keyspace, &b.key)));
         let mode = match durability {
             Durability::Synced => PersistMode::SyncData,
             Durability::Buffered => PersistMode::Buffer,
@@ -153,9 +163,9 @@ impl Kv for FjallKv {
             let handle = match known {
                 Some((_, handle)) => handle.clone(),
                 None => {
-                    let handle = self
-                        .handle(write.keyspace)
-                        .ok_or_else(|| KvError::Io(format!("there is no keyspace {}", write.keyspace.name())))?;
+                    let handle = self.handle(write.keyspace).ok_or_else(|| {
+                        KvError::Io(format!("there is no keyspace {}", write.keyspace.name()))
+                    })?;
                     touched.push((write.keyspace, handle.clone()));
                     handle
                 }
@@ -165,7 +175,8 @@ impl Kv for FjallKv {
                 None => writes.remove(&handle, write.key),
             }
         }
-        let meta = self.handle(Keyspace::Meta).ok_or_else(|| KvError::Io("there is no meta keyspace".to_owned()))?;
+        let meta =
+            self.handle(Keyspace::Meta).ok_or_else(|| KvError::Io("there is no meta keyspace".to_owned()))?;
         let group = self.mark.next();
         writes.insert(&meta, keys::meta::GROUP, group.to_be_bytes());
         self.pace(&touched.into_iter().map(|(_, handle)| handle).collect::<Vec<_>>());
@@ -246,7 +257,11 @@ fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
         | Keyspace::Claims
         | Keyspace::Leases
         | Keyspace::Meta
-        | Keyspace::Keys(_) => BUFFER_BYTES_OTHER,
+        | Keyspace::Schedules
+        | Keyspace::Names
+        | Keyspace::Calendars
+        | Keyspace::Keys(_)
+        | Keyspace::Ledger(_) => BUFFER_BYTES_OTHER,
     };
     KeyspaceCreateOptions::default()
         .manual_journal_persist(true)

@@ -107,7 +107,9 @@ impl Gaps {
 
 impl Inner {
     fn is_filled_since(&self, version: u64, start: &[u8], end: &[u8]) -> bool {
-        let bucket = |key: &[u8]| key.split_first_chunk::<4>().map_or(u32::MAX, |(bucket, _)| u32::from_be_bytes(*bucket));
+        let bucket = |key: &[u8]| {
+            key.split_first_chunk::<4>().map_or(u32::MAX, |(bucket, _)| u32::from_be_bytes(*bucket))
+        };
         let buckets = bucket(start)..=bucket(end);
         self.filled_since > version
             || self

@@ -10,13 +10,21 @@
 //! that waits for another time than its first; its record is in `parked` under the natural key. The two are told
 //! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another.
 //!
-//! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key. `meta` is in [`meta`].
+//! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key, and for the key a schedule was
+//! created under tenant | 00 | 00 | key. `names` and `calendars` have tenant | 00 | name. `meta` is in [`meta`].
+//!
+//! ```text
+//! schedule tenant | 00 | id (16 bytes)
+//! ledger   tenant | 00 | id (16 bytes) | first instant 64 bits, as if 2^63 had been added | number u64
+//! ```
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::limits::RUN_AT_MS_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
+use tidewheel_store::LedgerCursor;
 
 const PLACE_BYTES: usize = 6;
 const ID_BYTES: usize = 16;
@@ -83,11 +91,51 @@ pub(crate) fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
 
 /// The key of an idempotency key.
 pub(crate) fn idempotency(tenant: &Tenant, key: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(tenant.as_str().len() + 1 + key.len());
+    named(tenant, key)
+}
+
+/// The key of what has a name of its tenant's choice: a schedule, a calendar.
+pub(crate) fn named(tenant: &Tenant, name: &str) -> Vec<u8> {
+    of_tenant(tenant, name.as_bytes())
+}
+
+/// What the keys of everything begin with that a tenant has in a keyspace without buckets.
+pub(crate) fn tenant_only(tenant: &Tenant) -> Vec<u8> {
+    of_tenant(tenant, &[])
+}
+
+fn of_tenant(tenant: &Tenant, rest: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(tenant.as_str().len() + 1 + rest.len());
     bytes.extend_from_slice(tenant.as_str().as_bytes());
     bytes.push(END_OF_TENANT);
-    bytes.extend_from_slice(key.as_bytes());
+    bytes.extend_from_slice(rest);
     bytes
+}
+
+/// The key of a schedule, with which the keys of its ledger begin.
+pub(crate) fn schedule(tenant: &Tenant, id: ScheduleId) -> Vec<u8> {
+    of_tenant(tenant, id.as_bytes())
+}
+
+/// The id in the key of a schedule.
+pub(crate) fn schedule_id(key: &[u8]) -> Option<ScheduleId> {
+    key.split_last_chunk::<ID_BYTES>().map(|(_, id)| ScheduleId::from_bytes(*id))
+}
+
+/// The key of an entry of a schedule's ledger.
+pub(crate) fn ledger_entry(tenant: &Tenant, id: ScheduleId, cursor: LedgerCursor) -> Vec<u8> {
+    let mut key = schedule(tenant, id);
+    key.extend_from_slice(&(cursor.from.as_ms() ^ i64::MIN).to_be_bytes());
+    key.extend_from_slice(&cursor.number.to_be_bytes());
+    key
+}
+
+/// Where the entry of that key stands in its ledger.
+pub(crate) fn ledger_cursor(key: &[u8]) -> Option<LedgerCursor> {
+    let (rest, number) = key.split_last_chunk::<8>()?;
+    let (_, from) = rest.split_last_chunk::<8>()?;
+    let from = Timestamp::from_ms(i64::from_be_bytes(*from) ^ i64::MIN);
+    Some(LedgerCursor { from, number: u64::from_be_bytes(*number) })
 }
 
 /// A key of `waiting` (or of any keyspace with natural keys), taken apart.
@@ -150,6 +198,10 @@ pub(crate) mod meta {
     pub(crate) const EPOCH: &[u8] = b"epoch";
     /// The number of the newest group commit, u64. In every batch, so a lost one is noticed.
     pub(crate) const GROUP: &[u8] = b"group";
+    /// The number of the next entry in any ledger, u64.
+    pub(crate) const NEXT_ENTRY: &[u8] = b"next_entry";
+    /// Prefix: the number of one tenant's schedules.
+    pub(crate) const SCHEDULES: u8 = b's';
     /// Prefix: counts of one tenant's jobs by state.
     pub(crate) const TENANTS: u8 = b't';
     /// Prefix: counts of one tenant's jobs in one day's history.
@@ -158,6 +210,10 @@ pub(crate) mod meta {
     pub(crate) const CHECKPOINTS: u8 = b'c';
     /// Prefix: days whose history is being dropped.
     pub(crate) const DROPPING: u8 = b'x';
+
+    pub(crate) fn schedules(tenant: &Tenant) -> Vec<u8> {
+        [&[SCHEDULES], tenant.as_str().as_bytes()].concat()
+    }
 
     pub(crate) fn tenant(tenant: &Tenant) -> Vec<u8> {
         [&[TENANTS], tenant.as_str().as_bytes()].concat()

@@ -56,16 +56,33 @@ pub enum Keyspace {
     Leases,
     /// Format, epoch, counters, checkpoints.
     Meta,
+    /// Schedules.
+    Schedules,
+    /// Names of schedules.
+    Names,
+    /// Dates on which schedules that name them do not fire.
+    Calendars,
     /// Jobs that ended on this day, under their natural key.
     History(Day),
     /// Idempotency keys that run out on this day.
     Keys(Day),
+    /// What was decided on this day about instants of schedules.
+    Ledger(Day),
 }
 
 impl Keyspace {
     /// Those that are always there.
-    pub const FIXED: [Self; 6] =
-        [Self::Waiting, Self::Parked, Self::Dead, Self::Claims, Self::Leases, Self::Meta];
+    pub const FIXED: [Self; 9] = [
+        Self::Waiting,
+        Self::Parked,
+        Self::Dead,
+        Self::Claims,
+        Self::Leases,
+        Self::Meta,
+        Self::Schedules,
+        Self::Names,
+        Self::Calendars,
+    ];
 
     /// Its name in the engine.
     #[must_use]
@@ -77,8 +94,12 @@ impl Keyspace {
             Self::Claims => "claims".to_owned(),
             Self::Leases => "leases".to_owned(),
             Self::Meta => "meta".to_owned(),
+            Self::Schedules => "schedules".to_owned(),
+            Self::Names => "names".to_owned(),
+            Self::Calendars => "calendars".to_owned(),
             Self::History(day) => format!("history-{day}"),
             Self::Keys(day) => format!("keys-{day}"),
+            Self::Ledger(day) => format!("ledger-{day}"),
         }
     }
 
@@ -90,6 +111,9 @@ impl Keyspace {
         }
         if let Some(day) = name.strip_prefix("keys-") {
             return Day::parse(day).map(Self::Keys);
+        }
+        if let Some(day) = name.strip_prefix("ledger-") {
+            return Day::parse(day).map(Self::Ledger);
         }
         Self::FIXED.into_iter().find(|keyspace| keyspace.name() == name)
     }
@@ -249,7 +273,9 @@ pub(crate) fn is_empty((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
+            from >= to
+        }
     }
 }
 
@@ -261,7 +287,7 @@ mod tests {
     fn names_survive_the_round_trip() {
         let day = Day::of(Timestamp::from_ms(1_796_118_896_000));
         assert_eq!(day.to_string(), "20261201");
-        let dated = [Keyspace::History(day), Keyspace::Keys(Day(0))];
+        let dated = [Keyspace::History(day), Keyspace::Keys(Day(0)), Keyspace::Ledger(day)];
         for keyspace in Keyspace::FIXED.into_iter().chain(dated) {
             assert_eq!(Keyspace::from_name(&keyspace.name()), Some(keyspace));
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
 //! | `keys`, `record`, `attempts` | the bytes on disk |
+//! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
 //! | `commit` | the one thread that writes, many requests to a sync |
 //! | `read` | due work, lookups, lists |
 //! | `view`, `gaps` | attempts under way and what is known to be empty, in memory |
@@ -19,10 +20,12 @@ mod attempts;
 mod checkpoints;
 mod commit;
 mod counters;
+mod definition;
 mod fjall_kv;
 mod gaps;
 mod journal;
 mod keys;
+mod ledger;
 mod mark;
 mod open;
 mod options;
@@ -30,6 +33,10 @@ mod place;
 mod pointers;
 mod read;
 mod record;
+mod rules;
+mod schedule_counts;
+mod schedule_record;
+mod schedules;
 mod shared;
 mod stopwatch;
 mod store;

@@ -11,12 +11,11 @@ use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::place::Bucket;
 
 use crate::attempts::{Claim, Lease};
-use crate::counters::Counters;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
 use crate::place::JobKey;
 use crate::record::{self, Unreadable};
-use crate::shared::Days;
+use crate::shared::Remembered;
 use crate::view::UnderWay;
 use crate::{keys, versioned};
 
@@ -33,8 +32,9 @@ struct Format {
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) epoch: u64,
-    pub(crate) counters: Counters,
-    pub(crate) days: Days,
+    pub(crate) remembered: Remembered,
+    /// The number of the next entry in a ledger.
+    pub(crate) next_entry: u64,
     pub(crate) running: Vec<(JobKey, UnderWay)>,
     pub(crate) claims: FxHashMap<u64, usize>,
     pub(crate) next_claim: u64,
@@ -105,8 +105,16 @@ fn finish_dropping(kv: &dyn Kv) -> Result<(), KvError> {
 fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> {
     let epoch = snapshot.get(Keyspace::Meta, keys::meta::EPOCH)?;
     found.epoch = epoch.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
+    let entry = snapshot.get(Keyspace::Meta, keys::meta::NEXT_ENTRY)?;
+    found.next_entry =
+        entry.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
+    scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SCHEDULES], |key, value| {
+        found.remembered.schedules.load(key, value)
+    })?;
     for prefix in [keys::meta::TENANTS, keys::meta::DAYS] {
-        scan_prefix(snapshot, Keyspace::Meta, &[prefix], |key, value| found.counters.load(key, value))?;
+        scan_prefix(snapshot, Keyspace::Meta, &[prefix], |key, value| {
+            found.remembered.counters.load(key, value)
+        })?;
     }
     Ok(())
 }
@@ -115,16 +123,24 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
     for keyspace in kv.keyspaces() {
         match keyspace {
             Keyspace::Keys(day) => {
-                found.days.keys.insert(day);
+                found.remembered.days.keys.insert(day);
+            }
+            Keyspace::Ledger(day) => {
+                found.remembered.days.ledger.insert(day);
             }
             Keyspace::History(day) => {
                 for direction in [Direction::Up, Direction::Down] {
                     let mut bucket = Bucket(0);
-                    snapshot.scan(keyspace, (Bound::Unbounded, Bound::Unbounded), direction, &mut |key, _| {
-                        bucket = keys::parse(key).map_or(bucket, |parsed| parsed.bucket);
-                        ControlFlow::Break(())
-                    })?;
-                    found.days.widen(day, bucket);
+                    snapshot.scan(
+                        keyspace,
+                        (Bound::Unbounded, Bound::Unbounded),
+                        direction,
+                        &mut |key, _| {
+                            bucket = keys::parse(key).map_or(bucket, |parsed| parsed.bucket);
+                            ControlFlow::Break(())
+                        },
+                    )?;
+                    found.remembered.days.widen(day, bucket);
                 }
             }
             Keyspace::Waiting
@@ -132,7 +148,10 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
             | Keyspace::Dead
             | Keyspace::Claims
             | Keyspace::Leases
-            | Keyspace::Meta => {}
+            | Keyspace::Meta
+            | Keyspace::Schedules
+            | Keyspace::Names
+            | Keyspace::Calendars => {}
         }
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::limits::SHARDS_COUNT_DEFAULT;
 
 use crate::kv::KvError;
@@ -28,6 +29,8 @@ pub struct Options {
     pub danger_no_sync: bool,
     /// Told about every group commit.
     pub on_commit: Option<OnCommit>,
+    /// The rules of time zones; those bundled with the program if there are none.
+    pub zones: Option<TimeZoneDatabase>,
 }
 
 impl Options {
@@ -40,6 +43,7 @@ impl Options {
             cache_bytes: CACHE_BYTES_DEFAULT,
             danger_no_sync: false,
             on_commit: None,
+            zones: None,
         }
     }
 }
@@ -51,6 +55,7 @@ impl fmt::Debug for Options {
             .field("shards", &self.shards)
             .field("cache_bytes", &self.cache_bytes)
             .field("danger_no_sync", &self.danger_no_sync)
+            .field("zones", &self.zones)
             .finish_non_exhaustive()
     }
 }
@@ -88,7 +93,9 @@ pub enum OpenError {
         asked: u16,
     },
     /// It was made by a program this one does not understand.
-    #[error("{path:?} has {what} {found} and this program needs {known}; open it with the version that made it")]
+    #[error(
+        "{path:?} has {what} {found} and this program needs {known}; open it with the version that made it"
+    )]
     Format {
         /// The folder.
         path: PathBuf,

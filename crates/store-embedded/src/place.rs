@@ -52,7 +52,9 @@ impl Place {
     pub(crate) fn of(job: &Job) -> Self {
         let status = &job.status;
         match status.state {
-            State::Scheduled | State::Retrying | State::Running if keys::is_home(status.due_at, job.id) => Self::Home,
+            State::Scheduled | State::Retrying | State::Running if keys::is_home(status.due_at, job.id) => {
+                Self::Home
+            }
             State::Scheduled | State::Retrying | State::Running => Self::Parked(status.due_at),
             State::Dead => Self::Dead,
             State::Succeeded | State::Cancelled | State::Skipped | State::Expired => {

@@ -28,7 +28,7 @@ const HAS_EXTRA: u8 = 1;
 const HAS_STATUS: u8 = 2;
 const IS_PUSH: u8 = 4;
 const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH;
-const METHOD_USUAL: &str = "POST";
+pub(crate) const METHOD_USUAL: &str = "POST";
 
 /// Why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,8 @@ pub(crate) enum Unreadable {
     Version(u8),
     #[error("a record that does not make sense ({0})")]
     Nonsense(&'static str),
+    #[error("a schedule in the zone {0}, which the time zone database of this program does not have")]
+    Zone(Box<str>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,8 +64,9 @@ struct Extra<'a> {
     headers: Vec<(&'a str, &'a str)>,
 }
 
+/// A retry policy that is not the usual one.
 #[derive(Serialize, Deserialize, PartialEq)]
-struct Retry {
+pub(crate) struct Retry {
     max_attempts: u32,
     backoff: u8,
     base_ms: i64,
@@ -115,8 +118,7 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
         Destination::Queue(name) => (0, &**name),
         Destination::Target(target) => (IS_PUSH, &*target.url),
     };
-    let flags =
-        is_push | if extra.is_some() { HAS_EXTRA } else { 0 } | if fresh { 0 } else { HAS_STATUS };
+    let flags = is_push | if extra.is_some() { HAS_EXTRA } else { 0 } | if fresh { 0 } else { HAS_STATUS };
     let mut bytes = Vec::with_capacity(64 + spec.payload.len() + if fresh { 0 } else { 96 });
     bytes.extend_from_slice(&[VERSION, flags]);
     let created_at = spec.created_at.since_ms(base);
@@ -185,6 +187,38 @@ impl Extra<'_> {
     }
 }
 
+impl Retry {
+    pub(crate) fn of(policy: &RetryPolicy) -> Option<Self> {
+        (*policy != RetryPolicy::default()).then_some(Self {
+            max_attempts: policy.max_attempts,
+            backoff: match policy.backoff {
+                Backoff::Fixed => 0,
+                Backoff::Exponential => 1,
+                Backoff::ExponentialJitter => 2,
+            },
+            base_ms: policy.base_ms,
+            multiplier: policy.multiplier,
+            max_ms: policy.max_ms,
+        })
+    }
+
+    pub(crate) fn read(retry: Option<Self>) -> Result<RetryPolicy, Unreadable> {
+        let Some(retry) = retry else { return Ok(RetryPolicy::default()) };
+        Ok(RetryPolicy {
+            max_attempts: retry.max_attempts,
+            backoff: match retry.backoff {
+                0 => Backoff::Fixed,
+                1 => Backoff::Exponential,
+                2 => Backoff::ExponentialJitter,
+                _ => return Err(Unreadable::Nonsense("its backoff")),
+            },
+            base_ms: retry.base_ms,
+            multiplier: retry.multiplier,
+            max_ms: retry.max_ms,
+        })
+    }
+}
+
 fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
     let target = match &spec.destination {
         Destination::Queue(_) => None,
@@ -192,17 +226,7 @@ fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
     };
     Extra {
         priority: spec.priority as u8,
-        retry: (spec.retry != RetryPolicy::default()).then_some(Retry {
-            max_attempts: spec.retry.max_attempts,
-            backoff: match spec.retry.backoff {
-                Backoff::Fixed => 0,
-                Backoff::Exponential => 1,
-                Backoff::ExponentialJitter => 2,
-            },
-            base_ms: spec.retry.base_ms,
-            multiplier: spec.retry.multiplier,
-            max_ms: spec.retry.max_ms,
-        }),
+        retry: Retry::of(&spec.retry),
         timeout_ms: (spec.timeout_ms != TIMEOUT_MS_DEFAULT).then_some(spec.timeout_ms),
         expires_at: spec.expires_at.map(|at| at.since_ms(base)),
         idempotency_key: spec.idempotency_key.as_deref(),
@@ -218,21 +242,6 @@ fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
 }
 
 fn read_spec(body: Body<'_>, extra: Extra<'_>, is_push: bool, base: Timestamp) -> Result<Spec, Unreadable> {
-    let retry = match extra.retry {
-        None => RetryPolicy::default(),
-        Some(retry) => RetryPolicy {
-            max_attempts: retry.max_attempts,
-            backoff: match retry.backoff {
-                0 => Backoff::Fixed,
-                1 => Backoff::Exponential,
-                2 => Backoff::ExponentialJitter,
-                _ => return Err(Unreadable::Nonsense("its backoff")),
-            },
-            base_ms: retry.base_ms,
-            multiplier: retry.multiplier,
-            max_ms: retry.max_ms,
-        },
-    };
     let destination = if is_push {
         Destination::Target(Arc::new(Target {
             url: body.destination.into(),
@@ -250,7 +259,7 @@ fn read_spec(body: Body<'_>, extra: Extra<'_>, is_push: bool, base: Timestamp) -
             .get(usize::from(extra.priority))
             .copied()
             .ok_or(Unreadable::Nonsense("its priority"))?,
-        retry,
+        retry: Retry::read(extra.retry)?,
         timeout_ms: extra.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT),
         expires_at: extra.expires_at.map(|ms| base.plus_ms(ms)),
         idempotency_key: extra.idempotency_key.map(Into::into),
@@ -297,7 +306,8 @@ fn read_standing(standing: Standing<'_>, base: Timestamp) -> Result<Status, Unre
         .copied()
         .filter(|state| *state != State::Running)
         .ok_or(Unreadable::Nonsense("its state"))?;
-    let attempts = standing.attempts.into_iter().map(|ended| read_ended(&ended, base)).collect::<Result<_, _>>()?;
+    let attempts =
+        standing.attempts.into_iter().map(|ended| read_ended(&ended, base)).collect::<Result<_, _>>()?;
     Ok(Status {
         state,
         due_at: base.plus_ms(standing.due_at),
@@ -329,10 +339,13 @@ fn read_ended(ended: &Ended<'_>, base: Timestamp) -> Result<Attempt, Unreadable>
     })
 }
 
-fn borrowed(pairs: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
+pub(crate) fn borrowed(pairs: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-fn owned(pairs: Vec<(&str, &str)>) -> Vec<(Box<str>, Box<str>)> {
+pub(crate) fn owned(pairs: Vec<(&str, &str)>) -> Vec<(Box<str>, Box<str>)> {
     pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,16 +13,28 @@ use crate::gaps::Gaps;
 use crate::kv::{Day, Keyspace, Kv, KvError};
 use crate::place::JobKey;
 use crate::record::{self, Unreadable};
+use crate::rules::Rules;
+use crate::schedule_counts::ScheduleCounts;
 use crate::view::View;
 
 pub(crate) struct Shared {
     pub(crate) shards: u16,
     pub(crate) view: View,
     pub(crate) gaps: Gaps,
+    pub(crate) rules: Rules,
     counters: Mutex<Counters>,
+    schedule_counts: Mutex<ScheduleCounts>,
     days: Mutex<Arc<Days>>,
     kv: RwLock<Option<Arc<dyn Kv>>>,
     poison: Mutex<Option<String>>,
+}
+
+/// What an opening found of what is kept in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) counters: Counters,
+    pub(crate) schedules: ScheduleCounts,
+    pub(crate) days: Days,
 }
 
 /// Which dated keyspaces there are.
@@ -31,15 +43,19 @@ pub(crate) struct Days {
     /// With the first and the last bucket found in each, so that most lookups need not look.
     pub(crate) history: BTreeMap<Day, (Bucket, Bucket)>,
     pub(crate) keys: BTreeSet<Day>,
+    pub(crate) ledger: BTreeSet<Day>,
 }
 
 impl Shared {
-    pub(crate) fn new(shards: u16, kv: Arc<dyn Kv>, counters: Counters, days: Days) -> Self {
+    pub(crate) fn new(shards: u16, kv: Arc<dyn Kv>, rules: Rules, found: Remembered) -> Self {
+        let Remembered { counters, schedules, days } = found;
         Self {
             shards,
             view: View::default(),
             gaps: Gaps::default(),
+            rules,
             counters: Mutex::new(counters),
+            schedule_counts: Mutex::new(schedules),
             days: Mutex::new(Arc::new(days)),
             kv: RwLock::new(Some(kv)),
             poison: Mutex::default(),
@@ -58,6 +74,10 @@ impl Shared {
 
     pub(crate) fn counters(&self) -> MutexGuard<'_, Counters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn schedule_counts(&self) -> MutexGuard<'_, ScheduleCounts> {
+        self.schedule_counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Which dated keyspaces there are. A reader asks after it has taken its snapshot: then the answer names
@@ -96,6 +116,25 @@ impl Days {
 
     pub(crate) fn covers(&self, day: Day, bucket: Bucket) -> bool {
         self.history.get(&day).is_some_and(|(first, last)| (*first..=*last).contains(&bucket))
+    }
+}
+
+/// A reader's place in the view that can be handed on: what changes from now on is remembered until it is
+/// dropped.
+pub(crate) struct Registration {
+    shared: Arc<Shared>,
+    pub(crate) version: u64,
+}
+
+impl Registration {
+    pub(crate) fn begin(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), version: shared.view.register() }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.view.deregister(self.version);
     }
 }
 

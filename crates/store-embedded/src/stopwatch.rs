@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(clippy::disallowed_methods, reason = "durations for reports and for what is worth remembering; no answer depends on them")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "durations for reports and for what is worth remembering; no answer depends on them"
+    )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
@@ -15,14 +16,15 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::{Arrival, Committer, QUEUE_COUNT_MAX, Reply, Request};
+use crate::commit::{Arrival, Committer, Known, QUEUE_COUNT_MAX, Reply, Request};
 use crate::fjall_kv::FjallKv;
 use crate::kv::{Durability, Kv};
 use crate::options::{OpenError, Options};
 use crate::place::JobKey;
 use crate::read::Reader;
 use crate::record;
-use crate::shared::{Shared, read_error};
+use crate::rules::Rules;
+use crate::shared::{Registration, Shared, read_error};
 use crate::view::Published;
 
 /// Submissions of at least so many jobs look for their ids before they queue for the commit thread.
@@ -30,7 +32,7 @@ const LOOK_AHEAD_COUNT_MIN: usize = 64;
 
 /// Jobs in one folder, for one process.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     requests: Option<mpsc::Sender<Request>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -52,7 +54,12 @@ impl EmbeddedStore {
     /// As [`Self::open`].
     pub fn open_on(kv: Arc<dyn Kv>, options: Options) -> Result<Self, OpenError> {
         let found = crate::open::open(&kv, &options.path, options.shards)?;
-        let shared = Arc::new(Shared::new(options.shards, Arc::clone(&kv), found.counters, found.days));
+        let shared = Arc::new(Shared::new(
+            options.shards,
+            Arc::clone(&kv),
+            Rules::new(options.zones),
+            found.remembered,
+        ));
         shared.view.publish(Published { running: found.running, ..Published::default() });
         let committer = Committer {
             shared: Arc::clone(&shared),
@@ -62,6 +69,9 @@ impl EmbeddedStore {
             epoch: found.epoch,
             next_claim: found.next_claim,
             claims: found.claims,
+            next_entry: found.next_entry,
+            known: Known::default(),
+            calendars: FxHashMap::default(),
         };
         let (sender, receiver) = mpsc::channel(QUEUE_COUNT_MAX);
         let thread = std::thread::Builder::new()
@@ -79,7 +89,7 @@ impl EmbeddedStore {
         self.shared.kv()?.disk_bytes().map_err(read_error)
     }
 
-    async fn request<T>(&self, make: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    pub(crate) async fn request<T>(&self, make: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         drop(self.shared.kv()?);
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or(Error::Closed)?;
@@ -107,7 +117,7 @@ impl EmbeddedStore {
         .await
     }
 
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Reader<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
@@ -115,24 +125,6 @@ impl EmbeddedStore {
         let kv = shared.kv()?;
         let task = tokio::task::spawn_blocking(move || act(&Reader::begin(&shared, &*kv)));
         task.await.map_err(|error| Error::Unavailable(format!("a read was interrupted: {error}")))?
-    }
-}
-
-/// Keeps the view's memory of what changes from now on.
-struct Registration {
-    shared: Arc<Shared>,
-    version: u64,
-}
-
-impl Registration {
-    fn begin(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), version: shared.view.register() }
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.shared.view.deregister(self.version);
     }
 }
 
@@ -172,16 +164,13 @@ impl Store for EmbeddedStore {
             absent_since: None,
         });
         let mut arrivals: Vec<_> = arrivals.collect();
-        // Held until the answer: what changes meanwhile is then known to the commit thread.
         let mut registration = None;
         if arrivals.len() >= LOOK_AHEAD_COUNT_MIN {
             let registered = Registration::begin(&self.shared);
             arrivals = self.look_ahead(arrivals, registered.version).await?;
             registration = Some(registered);
         }
-        let answer = self.request(|reply| Request::Submit { now, arrivals, on_conflict, reply }).await;
-        drop(registration);
-        answer
+        self.request(|reply| Request::Submit { now, arrivals, on_conflict, registration, reply }).await
     }
 
     async fn apply(

@@ -219,7 +219,9 @@ impl Reading<'_> {
                 inner.recent_order.push_back(key);
             }
         }
-        while inner.recent_bytes > RECENT_BYTES_MAX || inner.recent_order.len() > 2 * inner.recent.len() + 1024 {
+        while inner.recent_bytes > RECENT_BYTES_MAX
+            || inner.recent_order.len() > 2 * inner.recent.len() + 1024
+        {
             let Some(oldest) = inner.recent_order.pop_front() else { break };
             inner.forget_recent(&oldest);
         }
@@ -256,3 +258,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

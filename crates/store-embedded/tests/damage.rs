@@ -23,7 +23,10 @@ fn open(path: &Path) -> Result<EmbeddedStore, OpenError> {
 }
 
 async fn submit(store: &EmbeddedStore, dice: &mut Dice) -> Vec<Job> {
-    let batch: Vec<_> = (0..3).map(|_| submission(dice)).map(|one| tidewheel_store::Submission { key: None, ..one }).collect();
+    let batch: Vec<_> = (0..3)
+        .map(|_| submission(dice))
+        .map(|one| tidewheel_store::Submission { key: None, ..one })
+        .collect();
     let jobs = batch.iter().map(|one| one.job.clone()).collect();
     store.submit(Timestamp::from_ms(0), batch, OnConflict::KeepOthers).await.unwrap();
     jobs

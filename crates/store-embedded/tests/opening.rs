@@ -12,7 +12,9 @@ use bytes::Bytes;
 use tidewheel_core::job::Command;
 use tidewheel_store::{OnConflict, Store};
 use tidewheel_store_embedded::faulty::FaultyKv;
-use tidewheel_store_embedded::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit};
+use tidewheel_store_embedded::kv::{
+    Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit,
+};
 use tidewheel_store_embedded::{EmbeddedStore, Options, bare};
 
 /// Counts what is read.

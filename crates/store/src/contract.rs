@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Error, ListQuery, Page};
+use crate::{Error, ListQuery, Page, Schedules};
 
 /// What is fixed when a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub enum Health {
     ReadOnly(String),
 }
 
-/// A place to keep jobs.
+/// A place to keep jobs, and the schedules they come from.
 ///
 /// # Contract for all calls
 /// * Answers stand in the order of the questions.
@@ -184,7 +184,7 @@ pub enum Health {
 ///   same old state.
 /// * `now` is the caller's wall clock. A store with a clock of its own uses that for leases instead.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Schedules {
     /// What is fixed for this store.
     fn layout(&self) -> Layout;
 
@@ -276,11 +276,11 @@ pub trait Store: Send + Sync + 'static {
     /// The checkpoints last saved.
     async fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error>;
 
-    /// Drops finished jobs (dead ones excepted) that ended before `before`, and idempotency keys whose time is
-    /// over, in whole ranges; returns how many jobs went.
+    /// Drops finished jobs (dead ones excepted) that ended before `before`, ledger entries decided before it, and
+    /// idempotency keys whose time is over, in whole ranges; returns how many jobs went.
     ///
     /// # Contract
-    /// Never drops what ended at or after `before`; may keep up to a day more.
+    /// Never drops what ended or was decided at or after `before`; may keep up to a day more.
     async fn drop_history(&self, now: Timestamp, before: Timestamp) -> Result<u64, Error>;
 
     /// Whether it takes writes.

@@ -3,7 +3,8 @@
 //!
 //! The contract is small and made of batches: one call for many jobs, one answer per job in the same order.
 //! Every change of a job goes through [`tidewheel_core::job::transition`], so all stores agree on what is
-//! allowed; a store only decides how to keep the result.
+//! allowed; a store only decides how to keep the result. What a change means for a job's schedule, and an edit for
+//! its jobs, is worked out in [`evaluate`].
 
 mod contract;
 mod error;
@@ -11,15 +12,16 @@ mod query;
 mod schedules;
 
 pub mod conformance;
+pub mod evaluate;
 pub mod memory;
 
 pub use contract::{
-    Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order, Refusal, Store,
-    Submission, Submitted, TenantDue,
+    Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order,
+    Refusal, Store, Submission, Submitted, TenantDue,
 };
 pub use error::Error;
 pub use query::{Filter, ListQuery, Page, PageCursor};
 pub use schedules::{
-    Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery, ScheduleRefusal,
-    Schedules,
+    Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery,
+    ScheduleRefusal, Schedules,
 };

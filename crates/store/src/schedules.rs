@@ -26,7 +26,8 @@ pub struct ScheduleOrder {
 /// What can be asked of a schedule. Each is one of the pure functions of [`tidewheel_core::schedule`].
 #[derive(Debug, Clone)]
 pub enum ScheduleCommand {
-    /// Make it.
+    /// Make it. With an id that is there already, or a key under which the same request made a schedule that is
+    /// still there, that schedule is the answer, unchanged. A key is free again once its schedule is deleted.
     Create {
         /// What it is to be; its id and tenant are those of the order.
         new: Box<NewSchedule>,
@@ -46,14 +47,16 @@ pub enum ScheduleCommand {
     Resume,
     /// Remove it. Its jobs that have started go on; its ledger goes with it.
     Delete,
-    /// Fire once, now, outside the chain.
+    /// Fire once, now, outside the chain. Asked for twice in a millisecond it is one job; the second answer has it
+    /// as it is by then.
     Trigger,
     /// Store these jobs, made by [`tidewheel_core::schedule::backfill_job`], outside the chain. One that is there
     /// already is left as it is.
     Backfill(Vec<Job>),
     /// Its zone has other rules now.
     Retime(Zone),
-    /// The calendar it names has other dates now; the store has them already. Also mends a broken chain.
+    /// The calendar it names has other dates now; the store has them already. Also mends a broken chain: an
+    /// occurrence that is lost is stored again. Where nothing is wrong, nothing is changed.
     Rearm,
 }
 
@@ -89,6 +92,9 @@ pub enum ScheduleRefusal {
     /// The definition names a calendar the tenant does not have.
     #[error("there is no calendar {0:?}")]
     NoCalendar(Arc<str>),
+    /// It is stored, but cannot be read now: its zone is not in the time zone database, or its record is damaged.
+    #[error("the schedule cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// Which schedules are wanted.
@@ -106,6 +112,20 @@ pub struct ScheduleQuery {
     pub after: Option<ScheduleId>,
     /// How many at most.
     pub count_max: usize,
+}
+
+impl ScheduleQuery {
+    /// Whether `schedule` is wanted, wherever the page begins.
+    #[must_use]
+    pub fn matches(&self, schedule: &Schedule) -> bool {
+        let definition = &schedule.definition;
+        (self.states.is_empty() || self.states.contains(&schedule.state))
+            && self.kind.as_ref().is_none_or(|kind| *kind == definition.template.kind)
+            && self
+                .calendar
+                .as_ref()
+                .is_none_or(|name| definition.rule.exclude.calendar.as_ref() == Some(name))
+    }
 }
 
 /// A page of schedules.
@@ -146,7 +166,10 @@ pub struct LedgerPage {
 ///   the claim as not due, `Drop` stores the job as ended and answers with it. Whenever a job with an occurrence
 ///   ends, [`tidewheel_core::schedule::on_finish`] is asked. What they store, cancel or release besides is in
 ///   [`crate::Applied::others`]; all of it, ledger entries and the schedule included, is in the same durable
-///   batch. A job whose schedule is gone is claimed like any other.
+///   batch. A job whose schedule is gone is claimed like any other; one whose schedule cannot be read is put off
+///   for a while, as if held.
+/// * A schedule that cannot be read (its zone is unknown to this program's time zone database) fails the calls
+///   that ask for it, is left out of lists, and does no harm to others.
 /// * Ledger entries are kept as long as history is, and dropped with it.
 #[async_trait]
 pub trait Schedules: Send + Sync + 'static {

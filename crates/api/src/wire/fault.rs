@@ -69,11 +69,15 @@ codes! {
     NotFound = "not_found", 404, "Nothing is here";
     /// The tenant has no job of this id: it never had, or the job's history was dropped.
     JobNotFound = "job_not_found", 404, "There is no such job";
+    /// The tenant has no schedule of this id or name.
+    ScheduleNotFound = "schedule_not_found", 404, "There is no such schedule";
+    /// The tenant has no calendar of this name.
+    CalendarNotFound = "calendar_not_found", 404, "There is no such calendar";
     /// The address is served, but not with this method. `Allow` names those it is served with.
     MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
     /// The body came too slowly.
     RequestTimeout = "request_timeout", 408, "The request took too long to arrive";
-    /// The idempotency key belongs to a job made by a different request. Use another key for another job.
+    /// The idempotency key belongs to something made by a different request. Use another key for another request.
     IdempotencyConflict = "idempotency_conflict", 409, "The idempotency key was used for something else";
     /// The attempt this token belongs to is over, or was given to another runner. Stop working on it.
     StaleToken = "stale_token", 409, "The token is stale";
@@ -89,6 +93,12 @@ codes! {
     TooManyAttempts = "too_many_attempts", 409, "The job cannot be run again";
     /// The job does not allow this now.
     JobConflict = "job_conflict", 409, "The job does not allow this now";
+    /// Another schedule of the tenant has the name. Choose another, or change that one.
+    NameTaken = "name_taken", 409, "The name is taken";
+    /// Schedules name the calendar, so it cannot be deleted. Change them first.
+    CalendarInUse = "calendar_in_use", 409, "The calendar is in use";
+    /// The schedule was changed since it was read. Read it again, and decide again.
+    StaleVersion = "stale_version", 412, "The schedule has another version";
     /// The payload is larger than a job may carry. Store it elsewhere and send a reference.
     PayloadTooLarge = "payload_too_large", 413, "The payload is too large";
     /// The body is larger than this call takes.
@@ -119,6 +129,14 @@ codes! {
     RunAtOutOfRange = "run_at_out_of_range", 422, "The time to run at is out of range";
     /// The target cannot be delivered to: its URL, method or headers, or the network it lies in.
     InvalidTarget = "invalid_target", 422, "The target is not allowed";
+    /// The cron expression cannot be read, or its dates never come. The detail says where and what to write instead.
+    InvalidCron = "invalid_cron", 422, "The cron expression is not valid";
+    /// The time zone is not in the time zone database. The detail names the nearest one that is.
+    InvalidTimezone = "invalid_timezone", 422, "There is no such time zone";
+    /// The schedule would fire more often than the tenant's minimum interval allows.
+    IntervalTooShort = "interval_too_short", 422, "The schedule fires too often";
+    /// The schedule names a calendar that the tenant does not have. Create it first.
+    UnknownCalendar = "unknown_calendar", 422, "The schedule names a calendar that does not exist";
     /// Something broke inside the server. Its log says what.
     Internal = "internal", 500, "The server failed";
     /// The store does not answer now. Try again.
@@ -245,7 +263,12 @@ pub fn shown(name: &str) -> &str {
 #[must_use]
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = shown(name).to_ascii_lowercase();
-    known.iter().copied().min_by_key(|candidate| strsim::osa_distance(&name, candidate))
+    let distance = |candidate: &str| {
+        // The beginning of a name is meant for it, however long the rest is.
+        let is_beginning = name.len() >= 3 && candidate.starts_with(&name);
+        if is_beginning { 0 } else { strsim::osa_distance(&name, candidate) }
+    };
+    known.iter().copied().min_by_key(|candidate| distance(candidate))
 }
 
 #[cfg(test)]
@@ -275,6 +298,7 @@ mod tests {
     fn the_nearest_name_is_found_whatever_the_case() {
         assert_eq!(nearest("runAt", &["queue", "run_at", "retry"]), Some("run_at"));
         assert_eq!(nearest(&"x".repeat(100_000), &["queue"]), Some("queue"));
+        assert_eq!(nearest("cron", &["name", "cron_expr"]), Some("cron_expr"));
         assert_eq!(nearest("x", &[]), None);
     }
 

@@ -7,18 +7,26 @@
 //! | [`read`] | one JSON object, field by field |
 //! | [`job_request`] | a job to be submitted |
 //! | [`order_request`] | what is asked of jobs that exist |
+//! | [`schedule_request`] | a schedule to be made or changed; previews, backfills, calendars |
+//! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
 //! | [`worker_request`] | what pull workers say |
 //! | [`filter`] | which jobs are meant |
 //! | [`query`] | the part of an address after `?` |
+//! | [`schedule_query`] | the same, for schedules and their ledgers |
 //! | [`split`] | a long body, item by item |
 //! | [`write`](mod@write) | jobs as JSON |
+//! | [`schedule_write`] | schedules and ledgers as JSON |
 
 pub mod fault;
 pub mod filter;
+pub mod flat_request;
 pub mod job_request;
 pub mod order_request;
 pub mod query;
 pub mod read;
+pub mod schedule_query;
+pub mod schedule_request;
+pub mod schedule_write;
 pub mod split;
 pub mod worker_request;
 pub mod write;

@@ -158,7 +158,7 @@ impl BulkRequest {
     pub fn read_run(text: &str, now: Timestamp, faults: &mut Faults) -> Option<Self> {
         let at = &At::ROOT;
         let fields: BulkRunFields<'_> = read::body(text, at, faults)?;
-        let rate = fields.rate.and_then(|field| field.number(RATE_MIN, RATE_MAX, at, faults));
+        let rate = fields.rate.and_then(|field| read_rate(&field, at, faults));
         let start = read_start(fields.run_at, fields.delay, now, at, faults);
         let which = read_which(fields.ids, fields.filter, fields.cursor, faults)?;
         Some(Self { which, run_at: start?.at(now), rate })
@@ -167,13 +167,23 @@ impl BulkRequest {
     /// When job number `index` of the call starts.
     #[must_use]
     pub fn start_of(&self, index: usize) -> Timestamp {
-        let Some(rate) = self.rate else { return self.run_at };
-        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 jobs in one call")]
-        let ms = index as f64 * 1_000.0 / rate;
-        #[expect(clippy::cast_possible_truncation, reason = "at most BULK_IDS_COUNT_MAX days")]
-        let ms = ms as i64;
-        self.run_at.plus_ms(ms)
+        spread(self.run_at, self.rate, index)
     }
+}
+
+/// Reads a number of jobs per second.
+pub(super) fn read_rate(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<f64> {
+    field.number(RATE_MIN, RATE_MAX, at, faults)
+}
+
+/// When number `index` starts, if the first does at `from`.
+pub(super) fn spread(from: Timestamp, rate: Option<f64>, index: usize) -> Timestamp {
+    let Some(rate) = rate else { return from };
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 jobs in one call")]
+    let ms = index as f64 * 1_000.0 / rate;
+    #[expect(clippy::cast_possible_truncation, reason = "at most BULK_IDS_COUNT_MAX days")]
+    let ms = ms as i64;
+    from.plus_ms(ms)
 }
 
 fn read_which(

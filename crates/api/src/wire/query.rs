@@ -12,7 +12,7 @@ use super::filter::JobFilter;
 /// What stands before a label's key.
 const LABEL_PREFIX: &str = "label.";
 /// Parameters of one query; more are not looked at.
-const PARAMETERS_COUNT_MAX: usize = 100;
+pub(super) const PARAMETERS_COUNT_MAX: usize = 100;
 
 /// Parameters that choose jobs of any state.
 pub const FILTER: &[&str] = &["state", "type", "queue", "schedule", "label.", "from", "to"];
@@ -116,7 +116,7 @@ pub fn cursor_text(last: JobId) -> String {
     last.to_string()
 }
 
-fn unknown(name: &str, known: &[&str], faults: &mut Faults) {
+pub(super) fn unknown(name: &str, known: &[&str], faults: &mut Faults) {
     let detail = match nearest(name, known) {
         Some(LABEL_PREFIX) => "there is no such parameter; the nearest known one is `label.KEY`".to_owned(),
         Some(near) => format!("there is no such parameter; the nearest known one is `{near}`"),
@@ -125,7 +125,7 @@ fn unknown(name: &str, known: &[&str], faults: &mut Faults) {
     refuse(Code::UnknownParameter, name, &detail, faults);
 }
 
-fn refuse(code: Code, name: &str, detail: &str, faults: &mut Faults) {
+pub(super) fn refuse(code: Code, name: &str, detail: &str, faults: &mut Faults) {
     faults.add(code, &At::ROOT.field(name), format!("the query parameter {:?}: {detail}", shown(name)));
 }
 
@@ -134,14 +134,14 @@ fn time(text: &str) -> Result<Timestamp, String> {
     text.replace(' ', "+").parse().map_err(|fault| ToString::to_string(&fault))
 }
 
-fn limit(text: &str) -> Result<usize, String> {
+pub(super) fn limit(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|limit| (1..=PAGE_COUNT_MAX).contains(limit))
         .ok_or_else(|| format!("it is not a whole number between 1 and {PAGE_COUNT_MAX}"))
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "true" | "1" | "" => Ok(true),
         "false" | "0" => Ok(false),
@@ -150,7 +150,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// Undoes percent-encoding; `None` when the result is not UTF-8 or an escape is broken.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
     }

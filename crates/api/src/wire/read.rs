@@ -81,8 +81,33 @@ pub fn optional_body<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults:
     if text.trim_ascii().is_empty() { Some(K::default()) } else { body(text, at, faults) }
 }
 
+/// Reads a whole body as changes to something: a field that is `null` is there, and says to forget.
+pub fn changes<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+    let trimmed = text.trim_ascii();
+    if trimmed.is_empty() {
+        faults.add(Code::MalformedJson, at, "the body is empty; a JSON object is expected");
+        return None;
+    }
+    fields(trimmed, at, faults)
+}
+
+/// Whether `text` is an object that has a field of that name.
+#[must_use]
+pub fn has_field(text: &str, name: &str) -> bool {
+    // Most bodies do not, and need no second scan to say so.
+    text.contains(name)
+        && scan_object(text.trim_ascii(), EntriesSeed)
+            .is_ok_and(|found| found.is_some_and(|entries| entries.iter().any(|(key, _)| key == name)))
+}
+
 /// Reads `text` as an object.
 pub fn object<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
+    let mut known: K = fields(text, at, faults)?;
+    known.forget_nulls();
+    Some(known)
+}
+
+fn fields<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
     let scan = match scan_object::<Fields<'a, K>>(text, FieldsSeed(PhantomData)) {
         Ok(Some(scan)) => scan,
         Ok(None) => {
@@ -106,9 +131,7 @@ pub fn object<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut F
             format!("the field {:?} is given twice", shown(&name)),
         );
     }
-    let mut known = scan.known;
-    known.forget_nulls();
-    Some(known)
+    Some(scan.known)
 }
 
 fn malformed(fault: &serde_json::Error) -> String {
@@ -257,6 +280,12 @@ impl<'a> Field<'a> {
     #[must_use]
     pub const fn raw(&self) -> &'a str {
         self.raw
+    }
+
+    /// Whether its value is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.raw == "null"
     }
 
     /// Notes that its value is not valid.

@@ -1,11 +1,11 @@
-//! A long body, item by item, as it arrives: a JSON array, an object whose only field `jobs` is an array, or one
+//! A long body, item by item, as it arrives: a JSON array, an object whose only field (`jobs`, say) is an array, or one
 //! item per line. Never holds more than one item, so memory does not grow with the body.
 //!
 //! The splitter finds where items end and leaves judging them to their reader: what is not valid JSON is either
 //! refused here or inside an item.
 
-/// The field that may wrap the array.
-const WRAPPER: &[u8] = b"\"jobs\"";
+/// The field that may wrap the array, unless another is named.
+const WRAPPER_DEFAULT: &str = "\"jobs\"";
 
 /// How much is taken.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub enum SplitFault {
     #[error("the body ends in the middle of the array")]
     Unfinished,
     /// Nothing but white space.
-    #[error("the body is empty; a JSON array or one job per line is expected")]
+    #[error("the body is empty; a JSON array or one item per line is expected")]
     Empty,
 }
 
@@ -72,6 +72,7 @@ enum State {
 #[derive(Debug)]
 pub struct Splitter {
     limits: SplitLimits,
+    wrapper: &'static str,
     state: State,
     wrapped: bool,
     /// The beginning of an item whose end has not arrived, or of what may turn out to be a line.
@@ -97,7 +98,25 @@ impl Splitter {
 
     const fn starting(limits: SplitLimits, state: State) -> Self {
         let held = Vec::new();
-        Self { limits, state, wrapped: false, held, depth: 0, in_text: false, escaped: false, count: 0 }
+        let wrapper = WRAPPER_DEFAULT;
+        Self {
+            limits,
+            wrapper,
+            state,
+            wrapped: false,
+            held,
+            depth: 0,
+            in_text: false,
+            escaped: false,
+            count: 0,
+        }
+    }
+
+    /// The same, for a body whose array may stand in this field, named with its quotes.
+    #[must_use]
+    pub const fn wrapped_in(mut self, quoted: &'static str) -> Self {
+        self.wrapper = quoted;
+        self
     }
 
     /// Items found so far.
@@ -106,7 +125,7 @@ impl Splitter {
         self.count
     }
 
-    /// Whether items stand in a field `jobs`.
+    /// Whether items stand in a field of the body.
     #[must_use]
     pub const fn is_wrapped(&self) -> bool {
         self.wrapped
@@ -174,8 +193,8 @@ impl Splitter {
             (State::Before { .. }, b',' | b']') => return Err(self.structure("an item is missing")),
             (State::Before { .. }, _) => (State::Inside, rest),
             (State::After, b'}') if self.wrapped => (State::End, after),
-            (State::After, b',') if self.wrapped => return Err(self.structure("a field other than `jobs`")),
-            (State::Colon | State::Open, _) => return Err(self.structure("`jobs` without an array")),
+            (State::After, b',') if self.wrapped => return Err(self.structure("a field beside the array")),
+            (State::Colon | State::Open, _) => return Err(self.structure("a field without an array")),
             (State::After | State::End | State::Wrapper(_) | State::Lines | State::Inside, _) => {
                 return Err(self.structure("something that does not belong there"));
             }
@@ -191,13 +210,13 @@ impl Splitter {
             self.held.push(*byte);
             return Ok(after);
         }
-        if WRAPPER.get(found) != Some(byte) {
+        if self.wrapper.as_bytes().get(found) != Some(byte) {
             self.state = State::Lines;
             // A line break before the first field: one object over several lines.
             return Ok(bytes);
         }
         self.held.push(*byte);
-        if found + 1 == WRAPPER.len() {
+        if found + 1 == self.wrapper.len() {
             self.held.clear();
             self.wrapped = true;
             self.state = State::Colon;

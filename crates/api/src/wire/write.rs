@@ -165,7 +165,7 @@ pub fn job(out: &mut JsonWriter, job: &Job, view: View) {
         out.key("state").text(ShownState::of(job, view.now).as_str());
         out.key("run_at").plain(status.due_at);
         out.key("created_at").plain(spec.created_at);
-        destination(out, job);
+        destination(out, &spec.destination, spec.timeout_ms);
         out.key("priority").text(spec.priority.as_str());
         retry(out, &spec.retry);
         out.key("timeout").plain(format_duration(spec.timeout_ms));
@@ -198,7 +198,7 @@ pub fn taken_job(out: &mut JsonWriter, job: &Job) {
         run_key(out, job);
         out.key("run_at").plain(status.due_at);
         out.key("created_at").plain(spec.created_at);
-        destination(out, job);
+        destination(out, &spec.destination, spec.timeout_ms);
         out.key("priority").text(spec.priority.as_str());
         out.key("timeout").plain(format_duration(spec.timeout_ms));
         out.key("expires_at").time(spec.expires_at);
@@ -257,8 +257,8 @@ fn ended_attempt(out: &mut JsonWriter, attempt: &Attempt) {
     });
 }
 
-fn destination(out: &mut JsonWriter, job: &Job) {
-    match &job.spec.destination {
+pub(super) fn destination(out: &mut JsonWriter, destination: &Destination, timeout_ms: i64) {
+    match destination {
         Destination::Queue(queue) => out.key("queue").text(queue),
         Destination::Target(target) => out.key("target").object(|out| {
             out.key("url").text(&target.url);
@@ -268,12 +268,12 @@ fn destination(out: &mut JsonWriter, job: &Job) {
                     out.key(name).text(value);
                 }
             });
-            out.key("timeout").plain(format_duration(job.spec.timeout_ms));
+            out.key("timeout").plain(format_duration(timeout_ms));
         }),
     }
 }
 
-fn retry(out: &mut JsonWriter, retry: &RetryPolicy) {
+pub(super) fn retry(out: &mut JsonWriter, retry: &RetryPolicy) {
     out.key("retry").object(|out| {
         out.key("max_attempts").number(retry.max_attempts);
         out.key("policy").text(policy_name(retry.backoff));
@@ -283,7 +283,7 @@ fn retry(out: &mut JsonWriter, retry: &RetryPolicy) {
     });
 }
 
-fn labels(out: &mut JsonWriter, labels: &[(Box<str>, Box<str>)]) {
+pub(super) fn labels(out: &mut JsonWriter, labels: &[(Box<str>, Box<str>)]) {
     out.key("labels").object(|out| {
         for (key, value) in labels {
             out.key(key).text(value);

@@ -135,6 +135,10 @@ async fn measure(bench: &Bench, parts: &[Part]) -> anyhow::Result<Vec<Figure>> {
     // Told in the order of their names' declaration, whatever the order they were run in.
     measured.sort_by_key(|(part, _)| *part);
     let mut figures: Vec<Figure> = measured.into_iter().flat_map(|(_, figures)| figures).collect();
+    if bench.remote.is_some() {
+        // The server's CPU time is not ours to see, and the load generator's alone says nothing about it.
+        figures.iter_mut().for_each(|figure| figure.cpu_us_per_job = None);
+    }
     figures::relate(&mut figures);
     Ok(figures)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use tidewheel_core::job::State;
 use tidewheel_server::clock::SystemClock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
+use tidewheel_server::http::HttpLimits;
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::AddressPolicy;
 use tidewheel_server::random::SystemRandom;
@@ -95,6 +96,7 @@ impl Subject {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             danger_no_sync: sync == Sync::Off,
             engine,
+            http: HttpLimits::default(),
             targets: AddressPolicy::public_only().allow_loopback(),
             deliverer: None,
         })

@@ -33,13 +33,15 @@ fn help_names_the_real_defaults() {
     use clap::CommandFactory;
     let help = Line::command().render_long_help().to_string();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    let history = tidewheel_core::time::format_duration(HISTORY_MS_DEFAULT);
+    let [history, min_interval] =
+        [HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT].map(tidewheel_core::time::format_duration);
     for default in [
         DATA_DEFAULT.to_owned(),
         LISTEN_DEFAULT.to_owned(),
         PUSH_CONCURRENCY_COUNT_DEFAULT.to_string(),
         PUSH_PER_HOST_COUNT_DEFAULT.to_string(),
         history,
+        min_interval,
         CATCH_UP_JOBS_PER_S_DEFAULT.to_string(),
         format!("{}s", DRAIN_DEFAULT.as_secs()),
         LOG_LEVEL_DEFAULT.to_owned(),
@@ -58,10 +60,11 @@ fn flags_stand_above_environment_above_file() {
         "TIDEWHEEL_PUSH_PER_HOST" | "TIDEWHEEL_PUSH_CONCURRENCY" => Some("2".to_owned()),
         _ => None,
     };
-    let config = load(&args("--push-per-host 3 --history 90d --log-format json"), env).unwrap();
+    let config =
+        load(&args("--push-per-host 3 --history 90d --min-interval 1s --log-format json"), env).unwrap();
     assert_eq!((config.push_per_host, config.push_concurrency, config.drain.as_secs()), (3, 2, 90));
     assert_eq!(config.allow_targets.len(), 2);
-    assert_eq!(config.history_ms, 90 * 86_400_000);
+    assert_eq!((config.history_ms, config.min_interval_ms), (90 * 86_400_000, 1_000));
     assert_eq!(config.log_format, LogFormat::Json);
 }
 

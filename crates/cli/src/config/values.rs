@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidewheel_core::limits::{DAY_MS, HOUR_MS};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
 use tidewheel_core::time::{format_duration, parse_duration};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -19,6 +19,7 @@ const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
 /// History is dropped by the day, so less than one means nothing.
 const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
+const MIN_INTERVAL_MS: RangeInclusive<i64> = SCHEDULE_INTERVAL_MS_MIN..=DAY_MS;
 const DRAIN_MS: RangeInclusive<i64> = 0..=HOUR_MS;
 
 pub(super) fn listen_default() -> SocketAddr {
@@ -45,6 +46,7 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
         Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
+        Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
         Key::LogFormat => config.log_format = log_format(text)?,
         Key::LogLevel => config.log_level = log_level(text)?,

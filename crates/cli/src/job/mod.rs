@@ -12,7 +12,7 @@ mod watch;
 use clap::Subcommand;
 
 pub(crate) use self::act::StartArgs;
-pub(crate) use self::list::attempts;
+pub(crate) use self::list::{attempts, destination};
 pub(crate) use self::show::print_job;
 
 use crate::connect::Link;

@@ -1,5 +1,6 @@
 //! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
 
+mod descriptors;
 mod logging;
 pub(crate) mod node;
 mod run;
@@ -51,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// Jobs started per second of those missed while the server was down [default: 5000]
     #[arg(long, value_name = "JOBS")]
     catch_up_rate: Option<String>,
+    /// Time between two fires of a schedule, at least [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    min_interval: Option<String>,
     /// How long attempts under way may take to end after SIGTERM [default: 20s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
@@ -72,6 +76,7 @@ impl ServeArgs {
             (Key::PushPerHost, &self.push_per_host),
             (Key::History, &self.history),
             (Key::CatchUpRate, &self.catch_up_rate),
+            (Key::MinInterval, &self.min_interval),
             (Key::Drain, &self.drain),
             (Key::LogFormat, &self.log_format),
             (Key::LogLevel, &self.log_level),

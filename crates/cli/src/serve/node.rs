@@ -18,6 +18,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::descriptors::connections_max;
+
 /// How a node is set up.
 pub(crate) struct NodeConfig {
     /// The folder of the embedded store.
@@ -28,6 +30,8 @@ pub(crate) struct NodeConfig {
     pub(crate) danger_no_sync: bool,
     /// The engine's knobs.
     pub(crate) engine: Config,
+    /// What requests may cost.
+    pub(crate) http: HttpLimits,
     /// Where pushes may go.
     pub(crate) targets: AddressPolicy,
     /// Who delivers, instead of HTTP.
@@ -65,14 +69,13 @@ impl Node {
             }
         };
         let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer };
+        let push_max = config.engine.push_max;
         let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
-        let app = router(HttpParts {
-            engine: engine.clone(),
-            targets: config.targets,
-            limits: HttpLimits::default(),
-        });
+        let app = router(HttpParts { engine: engine.clone(), targets: config.targets, limits: config.http });
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listener, app, ServeLimits::default(), async move {
+        let mut limits = ServeLimits::default();
+        limits.connections_max = connections_max(limits.connections_max, push_max);
+        let serving = tokio::spawn(serve(listener, app, limits, async move {
             // A dropped node stops as one that was told to.
             stopped.await.ok();
         }));

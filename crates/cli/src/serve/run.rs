@@ -1,6 +1,7 @@
 //! `tidewheel serve`: a node, from its start until a signal.
 
 use tidewheel_server::engine::Config;
+use tidewheel_server::http::HttpLimits;
 use tidewheel_server::push::AddressPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -53,6 +54,7 @@ fn node_config(config: ServeConfig) -> NodeConfig {
             catch_up_per_second: config.catch_up_jobs_per_s,
             ..Config::default()
         },
+        http: HttpLimits { schedule_interval_ms_min: config.min_interval_ms, ..HttpLimits::default() },
         targets,
         deliverer: None,
     }

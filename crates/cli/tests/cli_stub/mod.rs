@@ -1,4 +1,5 @@
 //! A server of a few lines: answers each request as a function says, one per connection, and remembers it.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -58,7 +58,7 @@ pub enum Command {
         /// How much later.
         delay_ms: i64,
     },
-    /// The attempt never started: hand it back, as if it had not been claimed.
+    /// The attempt never started: hand it back. Its number and token are used up, but the policy counts nothing.
     Release {
         /// Which attempt.
         token: Token,

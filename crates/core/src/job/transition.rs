@@ -64,9 +64,7 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
             let mut next = held(job, *token)?;
             if let Some(running) = &mut next.status.running {
                 running.lease_until = running.lease_until.max(now.plus_ms(lease(*extend_ms)));
-                if progress.is_some() {
-                    running.progress.clone_from(progress);
-                }
+                running.progress = progress.clone().or_else(|| running.progress.take());
             }
             Ok(Change::To(next))
         }
@@ -313,6 +311,10 @@ fn restarted(job: &Job, run_at: Timestamp) -> Job {
         attempts: job.status.attempts.clone(),
         ..Status::scheduled(run_at)
     };
+    // Whoever runs it again wants it run: an expiry that has passed would only end it once more.
+    if next.spec.expires_at.is_some_and(|expires_at| expires_at <= run_at) {
+        Arc::make_mut(&mut next.spec).expires_at = None;
+    }
     next
 }
 

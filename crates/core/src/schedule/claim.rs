@@ -103,8 +103,7 @@ fn fire(
     let catch_up = job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
     let outcome = Outcome::Fired { job_id: job.id, catch_up };
     let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
-    let offset = schedule.definition.rule.zone.rules().to_offset(to_jiff(next.fire_at));
-    schedule.last_fire = Some(LastFire { fire_at: next.fire_at, utc_offset_s: offset.seconds() });
+    schedule.fired_at(next.fire_at);
 
     let mut cancel = Vec::new();
     let verdict = if schedule.definition.overlap == Overlap::BufferOne && !running.is_empty() {
@@ -204,8 +203,15 @@ impl Schedule {
         cancel
     }
 
+    /// Notes the last fire, and what the wall clock showed.
+    pub(super) fn fired_at(&mut self, fire_at: Timestamp) {
+        let offset = self.definition.rule.zone.rules().to_offset(to_jiff(fire_at));
+        self.last_fire = Some(LastFire { fire_at, utc_offset_s: offset.seconds() });
+    }
+
     /// Remembers a job beside others that may not be over.
     pub(super) fn remember(&mut self, job_id: JobId, mut beside: Vec<JobId>) {
+        beside.retain(|id| *id != job_id);
         beside.push(job_id);
         let surplus = beside.len().saturating_sub(SCHEDULE_ACTIVE_COUNT_MAX);
         beside.drain(..surplus);

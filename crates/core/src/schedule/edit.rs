@@ -129,8 +129,8 @@ pub struct Change<'a> {
 /// An interval without a start keeps counting from where it did.
 ///
 /// An occurrence that is due when the rule changes still fires, once, as the old definition had it; if
-/// several are due they are coalesced into the last. Runs that began before an edit count for the overlap
-/// policy only if they are the last.
+/// several are due they are coalesced into the last. Where runs could overlap before the edit, only the last
+/// of them counts for a policy that minds.
 #[must_use]
 pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>, now: Timestamp) -> Edit {
     let Change { mut definition, calendar: new_calendar } = change;
@@ -155,6 +155,10 @@ pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>,
         if schedule.next.is_some_and(|next| next.fire_at > now) {
             edit.rearm(new_calendar, now);
         }
+    }
+    // A clock the user chose anew has shown nothing yet that must not come again.
+    if let Some(last) = schedule.last_fire {
+        edit.schedule.fired_at(last.fire_at);
     }
     edit
 }

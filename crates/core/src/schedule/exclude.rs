@@ -127,28 +127,20 @@ impl<'a> Excluded<'a> {
             .find(|day| self.is_business_day(*day))
     }
 
-    /// The excluded dates whose fires may be moved to `target` or beyond it, nearest first.
-    pub(super) fn rolling_from(&self, target: Date, way: Way) -> impl Iterator<Item = Date> {
-        let reach = i32::try_from(ROLL_DAYS_MAX).unwrap_or(i32::MAX);
-        // One day more on either side: a clock that is moved across midnight shows its dates out of order.
-        let first = match (self.roll, way) {
-            (Roll::None, _) => None,
-            (Roll::NextBusinessDay, Way::Forward) => target.checked_sub((reach + 1).days()).ok(),
-            (Roll::PreviousBusinessDay, Way::Forward) => target.checked_sub(1.days()).ok(),
-            (Roll::NextBusinessDay, Way::Backward) => target.checked_add(1.days()).ok(),
-            (Roll::PreviousBusinessDay, Way::Backward) => target.checked_add((reach + 1).days()).ok(),
+    /// The first excluded date, on the way, whose fires may be moved to `target` or beyond it.
+    pub(super) fn first_rolling_to(&self, target: Date, way: Way) -> Option<Date> {
+        let reach = i32::try_from(ROLL_DAYS_MAX).unwrap_or(i32::MAX).days();
+        let from = match (self.roll, way) {
+            (Roll::None, _) => return None,
+            (Roll::NextBusinessDay, Way::Forward) => target.checked_sub(reach).ok()?,
+            (Roll::PreviousBusinessDay, Way::Backward) => target.checked_add(reach).ok()?,
+            (Roll::PreviousBusinessDay, Way::Forward) | (Roll::NextBusinessDay, Way::Backward) => target,
         };
-        let beyond = move |date: Date| match way {
-            Way::Forward => date.tomorrow().ok(),
-            Way::Backward => date.yesterday().ok(),
-        };
-        std::iter::successors(first.and_then(|first| self.nearest(first, way)), move |date| {
-            beyond(*date).and_then(|from| self.nearest(from, way))
-        })
+        self.nearest(from, way)
     }
 
     /// The excluded date nearest to `from`, which may be `from` itself.
-    fn nearest(&self, from: Date, way: Way) -> Option<Date> {
+    pub(super) fn nearest(&self, from: Date, way: Way) -> Option<Date> {
         match way {
             Way::Forward => {
                 let theirs = self.calendar.and_then(|calendar| calendar.at_or_after(from));

@@ -109,33 +109,60 @@ impl<'a> Search<'a> {
             if !self.excluded.contains(date) {
                 return Some(found);
             }
-            from = match way {
-                Way::Forward => self.instant(midnight(date.tomorrow().ok()?))?.plus_ms(-1).max(found.fire_at),
-                Way::Backward => self.instant(midnight(date))?.min(found.fire_at),
-            };
+            let edge = self.edge(beyond(date, way)?, way)?;
+            from = if nearer(way, found.fire_at, edge) { edge } else { found.fire_at };
         }
         None
     }
 
     /// The nearest instant that comes from an excluded date, unless `kept` is nearer.
     fn moved(&self, from: Timestamp, way: Way, kept: Option<Nominal>) -> Option<Timestamp> {
+        let today = self.local(from).date();
         let mut best: Option<Timestamp> = None;
-        for date in self.excluded.rolling_from(self.local(from).date(), way) {
+        let mut next = self.excluded.first_rolling_to(today, way);
+        while let Some(date) = next {
+            let has_beat = self.beat_date(date, way)?;
+            if has_beat != date {
+                // Nothing to move on the dates in between.
+                next = self.excluded.nearest(has_beat, way);
+                continue;
+            }
+            next = beyond(date, way).and_then(|date| self.excluded.nearest(date, way));
             let Some(target) = self.excluded.rolled(date) else { continue };
             let bound = best.or(kept.map(|kept| kept.fire_at)).map(|bound| self.local(bound).date());
-            // Targets are in order, but dates that touch may not be: see `rolling_from`.
-            let is_beyond = bound.is_some_and(|bound| match way {
-                Way::Forward => bound.tomorrow().is_ok_and(|bound| target > bound),
-                Way::Backward => bound.yesterday().is_ok_and(|bound| target < bound),
-            });
-            if is_beyond {
+            let (is_past, is_out_of_bounds) = match way {
+                Way::Forward => (target < today, bound.is_some_and(|bound| target > bound)),
+                Way::Backward => (target > today, bound.is_some_and(|bound| target < bound)),
+            };
+            if is_out_of_bounds {
                 break;
             }
-            if let Some(found) = self.moved_between(date, target, from, way) {
-                best = Some(best.filter(|best| nearer(way, *best, found)).unwrap_or(found));
-            }
+            let found = if is_past { None } else { self.moved_between(date, target, from, way) };
+            best = best
+                .into_iter()
+                .chain(found)
+                .reduce(|one, other| if nearer(way, one, other) { one } else { other });
         }
         best
+    }
+
+    /// The date of the first beat a search through `date` meets.
+    fn beat_date(&self, date: Date, way: Way) -> Option<Date> {
+        let found = self.beat(self.edge(date, way)?, way)?;
+        let found = self.local(found.fire_at).date();
+        // A clock that is moved across midnight may show the date before again.
+        Some(match way {
+            Way::Forward => found.max(date),
+            Way::Backward => found.min(date),
+        })
+    }
+
+    /// Just outside `date`, on the side a search comes from.
+    fn edge(&self, date: Date, way: Way) -> Option<Timestamp> {
+        match way {
+            Way::Forward => Some(self.instant(midnight(date))?.plus_ms(-1)),
+            Way::Backward => self.instant(midnight(date.tomorrow().ok()?)),
+        }
     }
 
     /// The nearest of the instants that are moved from `date` to `target`.
@@ -158,20 +185,23 @@ impl<'a> Search<'a> {
 
     /// Where on `date` to begin, so that what is moved from there to `target` lies close to `from`.
     fn start_within(&self, date: Date, target: Date, from: Timestamp, way: Way) -> Option<Timestamp> {
+        let edge = self.edge(date, way)?;
         let local = self.local(from);
-        let same_time =
-            (local.date() == target).then(|| self.instant(date.to_datetime(local.time()))).flatten();
-        match way {
-            Way::Forward => {
-                let start = self.instant(midnight(date))?.plus_ms(-1);
-                Some(same_time.map_or(start, |same| start.max(same.plus_ms(-SECOND_MS))))
-            }
-            Way::Backward => {
-                let end = self.instant(midnight(date.tomorrow().ok()?))?;
-                // On the second pass of a fold, later local times have been on the first.
-                Some(same_time.map_or(end, |same| end.min(same.plus_ms(FOLD_MS_MAX))))
-            }
+        if local.date() != target {
+            return Some(edge);
         }
+        let same_time = self.instant(date.to_datetime(local.time()))?;
+        Some(match way {
+            Way::Forward => edge.max(same_time.plus_ms(-SECOND_MS)),
+            Way::Backward => {
+                // On the second pass of a fold, later local times have been on the first.
+                let change = self.rule.zone.rules().preceding(to_jiff(from)).next();
+                let since_ms =
+                    change.map(|change| from.as_ms().saturating_sub(change.timestamp().as_millisecond()));
+                let may_repeat = since_ms.is_some_and(|since_ms| since_ms < FOLD_MS_MAX);
+                edge.min(same_time.plus_ms(if may_repeat { FOLD_MS_MAX } else { SECOND_MS }))
+            }
+        })
     }
 
     /// The nearest instant of the bare beat.
@@ -232,6 +262,13 @@ fn nearer(way: Way, one: Timestamp, other: Timestamp) -> bool {
     match way {
         Way::Forward => one < other,
         Way::Backward => one > other,
+    }
+}
+
+fn beyond(date: Date, way: Way) -> Option<Date> {
+    match way {
+        Way::Forward => date.tomorrow().ok(),
+        Way::Backward => date.yesterday().ok(),
     }
 }
 

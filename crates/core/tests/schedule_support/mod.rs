@@ -89,6 +89,7 @@ pub(crate) struct World {
     pub(crate) ledger: Vec<Entry>,
     pub(crate) fired: Vec<Fired>,
     pub(crate) cancelled: Vec<JobId>,
+    fired_once: BTreeSet<Timestamp>,
 }
 
 impl World {
@@ -103,6 +104,7 @@ impl World {
             ledger: Vec::new(),
             fired: Vec::new(),
             cancelled: Vec::new(),
+            fired_once: BTreeSet::new(),
         };
         world.apply(edit);
         world
@@ -139,7 +141,7 @@ impl World {
     }
 
     pub(crate) fn claim(&mut self, job: &Job) {
-        let running = self.running.clone();
+        let running = &self.running;
         let is_unfinished = |id: JobId| running.contains(&id);
         let Some(decision) = on_claim(&self.schedule, job, self.calendar.as_ref(), &is_unfinished, self.now)
         else {
@@ -200,7 +202,7 @@ impl World {
     }
 
     fn ended(&mut self, id: JobId) {
-        let running = self.running.clone();
+        let running = &self.running;
         let is_unfinished = |id: JobId| running.contains(&id);
         let finish = on_finish(&self.schedule, id, self.calendar.as_ref(), &is_unfinished, self.now);
         let Some(finish) = finish else { return };

@@ -1,10 +1,11 @@
 //! Writes claims: the durable, fenced mark that an attempt is starting. Nothing is delivered before it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::job::{Command, Job, Rejection, State, Token};
-use tidewheel_store::{Error, Order, Refusal};
+use tidewheel_store::{Applied, Error, Order, Refusal};
 
 use super::Shared;
 use super::ready::Taker;
@@ -48,10 +49,10 @@ pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
             },
         })
         .collect();
-    let mut repeated = false;
+    let (mut repeated, mut others) = (false, Vec::new());
     let granted = loop {
         match shared.store.apply(shared.clock.now(), Some(epoch), orders.clone()).await {
-            Ok(results) => match settle(&shared, epoch, &claim, results, repeated).await {
+            Ok(results) => match settle(&shared, epoch, &claim, results, (repeated, &mut others)).await {
                 // The same again: what is claimed by now will be found to be ours.
                 Err(error) if error.is_retryable() => {
                     repeated = true;
@@ -67,18 +68,26 @@ pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
             Err(error) => break Err(error),
         }
     };
+    if repeated && claim.picks.iter().any(|job| job.spec.occurrence.is_some()) {
+        // What an earlier try stored beside the claims is not announced by anybody.
+        shared.hint_lost.store(true, Ordering::SeqCst);
+    }
     shared.tell(Message::Claimed { claim, granted });
+    shared.tell_changed(&others);
 }
 
 async fn settle(
     shared: &Shared,
     epoch: u64,
     claim: &Claim,
-    results: Vec<Result<tidewheel_store::Applied, Refusal>>,
-    repeated: bool,
+    results: Vec<Result<Applied, Refusal>>,
+    (repeated, others): (bool, &mut Vec<Job>),
 ) -> Result<Vec<Granted>, Error> {
     let mut granted = Vec::with_capacity(results.len());
-    for (job, result) in claim.picks.iter().zip(results) {
+    for (job, mut result) in claim.picks.iter().zip(results) {
+        if let Ok(applied) = &mut result {
+            others.append(&mut applied.others);
+        }
         granted.push(match result {
             Ok(applied) if applied.job.status.state == State::Running => Granted::Running(applied.job),
             Ok(applied) => Granted::Ended(applied.job),
@@ -92,8 +101,32 @@ async fn settle(
                     None => Granted::Refused(Refusal::Rejected(Rejection::Running)),
                 }
             }
-            Err(refusal) => Granted::Refused(refusal),
+            Err(refusal) => {
+                if refusal == Refusal::Rejected(Rejection::NotDue) {
+                    match next_of_held(shared, job).await {
+                        Ok(next) => others.extend(next),
+                        // One that cannot be read will be no more readable in a sweep.
+                        Err(Error::Corrupt(_)) => {}
+                        Err(_) => shared.hint_lost.store(true, Ordering::SeqCst),
+                    }
+                }
+                Granted::Refused(refusal)
+            }
         });
     }
     Ok(granted)
+}
+
+/// An occurrence that has to wait for an earlier run is refused as not due, but its schedule goes on: the
+/// occurrence after it is in the store, and a refusal cannot say so.
+async fn next_of_held(shared: &Shared, job: &Job) -> Result<Option<Job>, Error> {
+    let occurrence = job.spec.occurrence.as_ref();
+    let Some(id) = occurrence.and_then(|occurrence| occurrence.schedule_id.parse().ok()) else {
+        return Ok(None);
+    };
+    let schedule = shared.store.schedules(&job.tenant, vec![id]).await?.pop().flatten();
+    match schedule.and_then(|schedule| schedule.next) {
+        Some(next) => Ok(shared.store.get(&job.tenant, vec![next.job_id]).await?.pop().flatten()),
+        None => Ok(None),
+    }
 }

@@ -7,7 +7,7 @@
 //!            read)
 //! ```
 //!
-//! One task, the [`scheduler`], owns everything in memory and takes no lock; reads, claims and outcomes are
+//! One task, the `scheduler`, owns everything in memory and takes no lock; reads, claims and outcomes are
 //! batches that run beside it and report back. [`Engine`] is the handle the rest of the server holds.
 
 mod catch_up;
@@ -19,13 +19,16 @@ mod listing;
 mod outcomes;
 mod ready;
 mod recheck;
+mod repair;
 mod scan;
 mod scheduler;
+mod schedules;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, State};
 use tidewheel_core::names::Tenant;
@@ -62,6 +65,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: Arc<Metrics>,
+    /// The rules of time zones: those bundled with the program.
+    zones: TimeZoneDatabase,
     messages: mpsc::UnboundedSender<Message>,
     /// Jobs on their way to the scheduler as hints.
     hinted: AtomicUsize,
@@ -144,6 +149,7 @@ impl Engine {
             clock: parts.clock,
             random: parts.random,
             metrics: parts.metrics,
+            zones: TimeZoneDatabase::bundled(),
             messages,
             hinted: AtomicUsize::new(0),
             horizon_ms: AtomicI64::new(i64::MIN),
@@ -155,6 +161,7 @@ impl Engine {
             Scheduler::open(Arc::clone(&shared), config, parts.deliverer, Reports(reports)).await?;
         tokio::spawn(outcomes::run(Arc::clone(&shared), reported));
         tokio::spawn(scheduler.run(inbox));
+        tokio::spawn(repair::run(Arc::downgrade(&shared)));
         Ok(Self { shared })
     }
 
@@ -180,6 +187,12 @@ impl Engine {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// The rules of time zones.
+    #[must_use]
+    pub fn zones(&self) -> &TimeZoneDatabase {
+        &self.shared.zones
     }
 
     /// Stores jobs, then tells the scheduler about those that are near.
@@ -260,6 +273,7 @@ impl Engine {
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(applied.job.clone());
+                changed.extend(applied.others.iter().cloned());
             }
         }
         if !changed.is_empty() {

@@ -1,6 +1,7 @@
 //! Writes what runners report to the store, many reports per write, and tells the scheduler.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::job::{Command, Job, Token};
@@ -48,10 +49,14 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Times
         match shared.store.apply(now, None, orders.clone()).await {
             Ok(results) => {
                 let mut jobs = Vec::with_capacity(results.len());
+                let mut others = Vec::new();
                 let mut refused = Vec::new();
                 for (order, result) in orders.iter().zip(results) {
                     match result {
-                        Ok(applied) => jobs.push(ended(shared, applied)),
+                        Ok(mut applied) => {
+                            others.append(&mut applied.others);
+                            jobs.push(ended(shared, applied));
+                        }
                         Err(refusal) => {
                             log_refusal(order, refusal);
                             refused.push((order.tenant.clone(), order.id, token_of(&order.command)));
@@ -59,10 +64,13 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Times
                     }
                 }
                 shared.tell(Message::Reported { jobs, refused });
+                shared.tell_changed(&others);
                 return;
             }
             Err(error) if error.is_retryable() => {
                 tracing::warn!(%error, count = orders.len(), "outcomes could not be written; trying again");
+                // They may have been, and with them jobs that nobody announces now.
+                shared.hint_lost.store(true, Ordering::SeqCst);
                 shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
             }
             Err(error) => {

@@ -16,22 +16,22 @@ const PATH_CHARS_MAX: usize = 256;
 
 /// Answers and logs.
 pub(super) async fn log(clock: Arc<dyn Clock>, request: Request, next: Next) -> Response {
-    // Copies are made only for a line that somebody reads.
-    let wanted = tracing::enabled!(target: "tidewheel::access", tracing::Level::WARN);
-    let line = wanted.then(|| {
-        let path: String = request.uri().path().chars().take(PATH_CHARS_MAX).collect();
-        (request.method().clone(), path, clock.monotonic_ms())
-    });
+    // Cheap copies; text is made only for a line that somebody reads.
+    let (method, uri, started_ms) = (request.method().clone(), request.uri().clone(), clock.monotonic_ms());
     let mut response = next.run(request).await;
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Some((method, path, started_ms)) = line {
-        let status = response.status();
-        let took_ms = clock.monotonic_ms().saturating_sub(started_ms);
-        if status.is_server_error() {
-            tracing::warn!(target: "tidewheel::access", %method, ?path, status = status.as_u16(), took_ms, "request failed");
-        } else {
-            tracing::debug!(target: "tidewheel::access", %method, ?path, status = status.as_u16(), took_ms, "request");
-        }
+    let status = response.status();
+    let took_ms = clock.monotonic_ms().saturating_sub(started_ms);
+    if status.is_server_error() {
+        let (path, status) = (shortened(uri.path()), status.as_u16());
+        tracing::warn!(target: "tidewheel::access", %method, path, status, took_ms, "request failed");
+    } else if tracing::enabled!(target: "tidewheel::access", tracing::Level::DEBUG) {
+        let (path, status) = (shortened(uri.path()), status.as_u16());
+        tracing::debug!(target: "tidewheel::access", %method, path, status, took_ms, "request");
     }
     response
+}
+
+fn shortened(path: &str) -> &str {
+    path.char_indices().nth(PATH_CHARS_MAX).map_or(path, |(end, _)| path.get(..end).unwrap_or(path))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::job_request::TargetRules;
+use tidewheel_core::limits::SCHEDULE_INTERVAL_MS_MIN_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Semaphore;
@@ -39,6 +40,8 @@ pub struct HttpLimits {
     pub body_progress_ms: u64,
     /// See [`Self::body_progress_ms`].
     pub body_progress_bytes_min: usize,
+    /// Time between two fires of a schedule, at least.
+    pub schedule_interval_ms_min: i64,
 }
 
 impl Default for HttpLimits {
@@ -48,7 +51,8 @@ impl Default for HttpLimits {
             batch_bytes_max: 64 * 1_024 * 1_024,
             bodies_bytes_max: 256 * 1_024 * 1_024,
             body_progress_ms: 10_000,
-            body_progress_bytes_min: 1_024,
+            body_progress_bytes_min: 4_096,
+            schedule_interval_ms_min: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
         }
     }
 }
@@ -83,6 +87,11 @@ impl App {
 
     pub(super) fn now(&self) -> Timestamp {
         self.engine.clock().now()
+    }
+
+    /// Time between two fires of a tenant's schedules, at least. The same for all of them so far.
+    pub(super) fn min_interval_ms(&self, _: &Tenant) -> i64 {
+        self.limits.schedule_interval_ms_min
     }
 
     /// Refuses new work while the server stops.

@@ -22,6 +22,8 @@ use super::problem::Problem;
 /// How much of a body that is too large is read and thrown away. A client that is still sending when the
 /// connection closes may never see the answer.
 const DISCARD_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// And for how long.
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A body as it arrives.
 pub(super) struct Intake {
@@ -92,11 +94,18 @@ impl Intake {
             return;
         }
         self.held = None;
-        let mut discarded = 0;
-        while discarded < DISCARD_BYTES_MAX
-            && let Ok(Some(bytes)) = poll_fn(|context| self.poll_next(context)).await
-        {
-            discarded += bytes.len();
+        let limit = self.app.engine.clock().sleep(DISCARD_TIME_MAX);
+        let reading = async {
+            let mut discarded = 0;
+            while discarded < DISCARD_BYTES_MAX
+                && let Ok(Some(bytes)) = poll_fn(|context| self.poll_next(context)).await
+            {
+                discarded += bytes.len();
+            }
+        };
+        tokio::select! {
+            () = reading => {}
+            () = limit => {}
         }
     }
 

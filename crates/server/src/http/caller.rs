@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 
 use super::app::App;
 use super::problem::Problem;
@@ -36,6 +37,11 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
+/// Whether the request says in its head for whom it acts.
+pub(super) fn names_tenant(headers: &HeaderMap) -> bool {
+    headers.contains_key(TENANT_HEADER)
+}
+
 /// A page of another site can make a browser send requests here without asking. Browsers say so.
 fn refuse_other_sites(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     let cross = headers.get(FETCH_SITE_HEADER).is_some_and(|site| site == "cross-site");
@@ -60,4 +66,34 @@ impl FromRequestParts<Arc<App>> for JobPath {
 /// The answer for a job that is not there, or is another tenant's: the two look the same.
 pub(super) fn no_job() -> Problem {
     Problem::new(Code::JobNotFound, "there is no such job")
+}
+
+/// The schedule named in the path. What is no id names no schedule.
+pub(super) struct SchedulePath(pub(super) ScheduleId);
+
+impl FromRequestParts<Arc<App>> for SchedulePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| no_schedule())?;
+        let refused = |fault| Problem::new(Code::ScheduleNotFound, ToString::to_string(&fault));
+        text.parse::<ScheduleId>().map(Self).map_err(refused)
+    }
+}
+
+/// The answer for a schedule that is not there, or is another tenant's: the two look the same.
+pub(super) fn no_schedule() -> Problem {
+    Problem::new(Code::ScheduleNotFound, "there is no such schedule")
+}
+
+/// The name in the path.
+pub(super) struct NamePath(pub(super) String);
+
+impl FromRequestParts<Arc<App>> for NamePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let refused = |_| Problem::new(Code::MalformedRequest, "the name in the address is not UTF-8");
+        Path::<String>::from_request_parts(parts, app).await.map(|Path(name)| Self(name)).map_err(refused)
+    }
 }

@@ -70,6 +70,15 @@ pub(super) fn fingerprint(request: &JobRequest) -> [u8; 16] {
     digest.end()
 }
 
+/// A digest of these parts.
+pub(super) fn digest(parts: &[&[u8]]) -> [u8; 16] {
+    let mut digest = Digest(blake3::Hasher::new());
+    for part in parts {
+        digest.bytes(part);
+    }
+    digest.end()
+}
+
 /// Every part goes in with its length, so that no two requests run together into the same bytes.
 struct Digest(blake3::Hasher);
 

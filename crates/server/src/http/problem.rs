@@ -57,6 +57,12 @@ impl Problem {
         self
     }
 
+    /// The problem as one fault among others.
+    pub(super) fn into_fault(self) -> Fault {
+        let pointer = self.errors.into_iter().next().map(|fault| fault.pointer).unwrap_or_default();
+        Fault { code: self.code, pointer, detail: self.detail }
+    }
+
     /// Says that the faults lie under this pointer.
     pub(super) fn under(mut self, pointer: &str) -> Self {
         for fault in &mut self.errors {

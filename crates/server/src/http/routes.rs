@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::OriginalUri;
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use tidewheel_api::wire::fault::Code;
 
 use super::app::{App, HttpParts};
 use super::problem::Problem;
-use super::{access_log, attempts, dead_letters, docs, health, jobs, queues};
+use super::{access_log, attempts, calendars, dead_letters, docs, health, jobs, queues, schedules};
 
 /// A route: its method, its path and who answers.
 struct Route {
@@ -37,6 +37,24 @@ fn v1() -> Vec<Route> {
         on("post", "/queues/{queue}/take", post(queues::take)),
         on("post", "/jobs/{id}/heartbeat", post(attempts::heartbeat)),
         on("post", "/jobs/{id}/outcome", post(attempts::outcome)),
+        on("post", "/schedules", post(schedules::create::one)),
+        on("post", "/schedules/batch", post(schedules::batch::many)),
+        on("post", "/schedules/preview", post(schedules::preview::preview)),
+        on("get", "/schedules", get(schedules::read::list)),
+        on("get", "/schedules/{id}", get(schedules::read::one)),
+        on("patch", "/schedules/{id}", patch(schedules::change::amend)),
+        on("delete", "/schedules/{id}", delete(schedules::change::delete)),
+        on("put", "/schedules/by-name/{name}", put(schedules::change::put)),
+        on("post", "/schedules/{id}/pause", post(schedules::change::pause)),
+        on("post", "/schedules/{id}/resume", post(schedules::change::resume)),
+        on("post", "/schedules/{id}/trigger", post(schedules::change::trigger)),
+        on("post", "/schedules/{id}/backfill", post(schedules::backfill::backfill)),
+        on("get", "/schedules/{id}/firings", get(schedules::firings::list)),
+        on("get", "/schedules/{id}/next", get(schedules::read::next)),
+        on("get", "/calendars", get(calendars::list)),
+        on("get", "/calendars/{name}", get(calendars::one)),
+        on("put", "/calendars/{name}", put(calendars::put)),
+        on("delete", "/calendars/{name}", delete(calendars::delete)),
         on("get", "/dead-letters", get(dead_letters::list)),
         on("delete", "/dead-letters", delete(dead_letters::discard_many)),
         on("delete", "/dead-letters/{id}", delete(dead_letters::discard)),

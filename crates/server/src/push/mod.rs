@@ -211,7 +211,8 @@ impl Pusher {
                 self.unanswered(verdict, &describe_failure(&fault))
             }
             (None, Ok(Ok(())) | Err(_)) => {
-                let report = self.unanswered(Verdict::Retry { after: None }, &format!("no answer within {timeout:?}"));
+                let report =
+                    self.unanswered(Verdict::Retry { after: None }, &format!("no answer within {timeout:?}"));
                 PushReport { timed_out: true, ..report }
             }
         }

@@ -31,6 +31,7 @@ pub(super) struct Seen {
     snoozes: u32,
     run_key: Option<String>,
     last_start: Option<(usize, Token)>,
+    last_attempt: u32,
     attempts: BTreeMap<Token, Attempt>,
 }
 
@@ -41,6 +42,8 @@ struct Attempt {
     /// What the server took.
     outcome: Option<Ending>,
     changes: u32,
+    /// Wishes to run the job again that came before it.
+    reruns_before: u32,
 }
 
 impl Seen {
@@ -59,6 +62,7 @@ impl Seen {
             snoozes: 0,
             run_key: None,
             last_start: None,
+            last_attempt: 0,
             attempts: BTreeMap::new(),
         }
     }
@@ -74,6 +78,8 @@ impl Seen {
                 self.reruns += 1;
                 self.cancelled = false;
                 self.completed = false;
+                // Whoever runs it again after it expired wants it run.
+                self.asked.expires_at = self.asked.expires_at.filter(|expires_at| *expires_at > at);
             }
             Wish::Discard => self.may_be_discarded = true,
         }
@@ -109,7 +115,10 @@ impl Seen {
     ) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut blame = |promise, text: String| faults.push((promise, text));
-        let floor = self.floor.min(self.floor_wished.unwrap_or(self.floor));
+        // An attempt may have ended that never reached its runner; then the server had set another time since.
+        let is_next = start.attempt == self.last_attempt + 1;
+        let floor =
+            if is_next { self.floor.min(self.floor_wished.unwrap_or(self.floor)) } else { Timestamp::MIN };
         let claimed_at = start.claimed_at;
         if claimed_at < start.due_at || claimed_at < floor || claimed_at > latest_wall {
             let times = [claimed_at, start.due_at, floor, latest_wall].map(Timestamp::as_ms);
@@ -144,6 +153,11 @@ impl Seen {
             blame(Promise::AttemptsBounded, format!("{} starts, at most {allowed} allowed", self.starts));
         }
         self.last_start = Some((index, start.token));
+        self.attempts.entry(start.token).or_default().reruns_before = self.reruns;
+        self.last_attempt = start.attempt;
+        // Its next time is the server's to decide, by a clock that may have been set back.
+        self.floor = Timestamp::MIN;
+        self.floor_wished = None;
         faults
     }
 
@@ -162,7 +176,8 @@ impl Seen {
             let text = format!("{first:?} and {ending:?} both accepted under token {}", token.as_u64());
             faults.push((Promise::OneOutcomePerToken, text));
         }
-        if ending == Ending::Succeeded && !self.rerun_open {
+        // Said again after the job was asked for once more, it is about a run that is history.
+        if ending == Ending::Succeeded && !self.rerun_open && attempt.reruns_before == self.reruns {
             self.completed = true;
         }
         faults

@@ -10,7 +10,9 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
 use super::Answer;
+use super::plans::Plans;
 use crate::place::{JobKey, Place};
+use crate::record;
 use crate::view::UnderWay;
 
 /// What an idempotency key points at.
@@ -73,6 +75,7 @@ pub(super) struct Group {
     pub(super) pointers: FxHashMap<(Tenant, Arc<str>), PointerSlot>,
     /// Keys in the order they were set, to be written.
     pub(super) pointers_set: Vec<(Tenant, Arc<str>)>,
+    pub(super) plans: Plans,
     /// Records of `meta`; the last one of a key counts.
     pub(super) meta: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) answers: Vec<Answer>,
@@ -101,5 +104,37 @@ impl Group {
         self.index.insert(slot.key.clone(), at);
         self.slots.push(slot);
         at
+    }
+
+    /// Makes the job of a slot what it is now.
+    pub(super) fn put(&mut self, at: usize, next: Job) {
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        let before = slot.job.take();
+        if next.status.state == State::Running {
+            slot.lease_changed = before.as_ref().is_some_and(|job| job.status.state == State::Running);
+            self.bytes += 96;
+            // A claim leaves the record as it was, unless it found that the job makes up for a missed one.
+            let occurrence = |job: &Job| job.spec.occurrence.clone();
+            if let Some(before) = before.filter(|before| occurrence(before) != occurrence(&next)) {
+                let waited = Job { spec: Arc::clone(&next.spec), ..before };
+                let record = record::encode(&waited);
+                self.bytes += record.len() + 128;
+                slot.rest = Some(Some((Place::of(&waited), record)));
+            }
+        } else {
+            let record = record::encode(&next);
+            self.bytes += record.len() + 128;
+            slot.rest = Some(Some((Place::of(&next), record)));
+            slot.lease_changed = false;
+        }
+        slot.job = Some(next);
+    }
+
+    /// Takes the job of a slot out.
+    pub(super) fn remove(&mut self, at: usize) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.job = None;
+            slot.rest = Some(None);
+        }
     }
 }

@@ -1,14 +1,12 @@
-//! Judging requests: everything a request needs is read first, which may fail and then leaves no trace; what
-//! follows cannot fail, so a request is in the group as a whole or not at all.
+//! Judging requests: everything a submission needs is read first, which may fail and then leaves no trace; what
+//! follows cannot fail, so it is in the group as a whole or not at all. So it is with each single order, too.
 
 use std::sync::Arc;
 
-use tidewheel_core::job::{Change, State, transition};
+use tidewheel_core::job::{Change, transition};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{
-    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted,
-};
+use tidewheel_store::{Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted};
 
 use super::group::{Group, Pointer, PointerSlot, Slot};
 use super::{Answer, Arrival, Committer, Judgements, Request};
@@ -16,7 +14,7 @@ use crate::kv::{Keyspace, Space};
 use crate::place::{JobKey, Place};
 use crate::shared::{locate, read_error};
 use crate::view::Known;
-use crate::{checkpoints, keys, pointers, record};
+use crate::{checkpoints, keys, pointers};
 
 /// Room kept for outcomes and the engine's own housekeeping when the device fills up: this much, or on a small
 /// device a tenth of it.
@@ -29,9 +27,10 @@ impl Committer {
         let poisoned = self.shared.poisoned();
         let refused = |error: &Option<Error>| error.clone().map_or(Ok(()), Err);
         match request {
-            Request::Submit { now, arrivals, on_conflict, reply } => {
+            Request::Submit { now, arrivals, on_conflict, registration, reply } => {
                 let outcome =
                     refused(&poisoned).and_then(|()| self.submit(group, now, arrivals, on_conflict));
+                drop(registration);
                 match outcome {
                     Ok(answer) => group.answers.push(Answer::Submitted(reply, answer)),
                     Err(error) => drop(reply.send(Err(error))),
@@ -56,6 +55,20 @@ impl Committer {
                 Some(error) => drop(reply.send(Err(error))),
                 None => {
                     group.meta.extend(checkpoints.iter().map(encode_checkpoint));
+                    group.answers.push(Answer::Done(reply));
+                }
+            },
+            Request::EditSchedules { now, orders, reply } => {
+                match refused(&poisoned).and_then(|()| self.edit_schedules(group, now, orders)) {
+                    Ok(answer) => group.answers.push(Answer::Edited(reply, answer)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Request::PutCalendar { tenant, name, dates, reply } => match poisoned {
+                Some(error) => drop(reply.send(Err(error))),
+                None => {
+                    self.forget_calendar(&(tenant.clone(), Arc::clone(&name)));
+                    Self::put_calendar(group, tenant, name, dates);
                     group.answers.push(Answer::Done(reply));
                 }
             },
@@ -111,11 +124,19 @@ impl Committer {
         let keys: Vec<_> =
             orders.iter().map(|order| JobKey { id: order.id, tenant: order.tenant.clone() }).collect();
         let slots = self.load(group, keys.iter())?;
-        Ok(orders.iter().zip(slots).map(|(order, slot)| obey(group, now, order, slot)).collect())
+        let mut answers = Vec::with_capacity(orders.len());
+        for (order, slot) in orders.iter().zip(slots) {
+            let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
+            answers.push(match job.filter(|job| job.spec.occurrence.is_some()).cloned() {
+                Some(job) => self.obey_occurrence(group, now, order, &job)?,
+                None => obey(group, now, order, slot),
+            });
+        }
+        Ok(answers)
     }
 
     /// Makes sure the group knows these jobs as they are; says which slot is whose.
-    fn load<'k>(
+    pub(super) fn load<'k>(
         &self,
         group: &mut Group,
         keys: impl Iterator<Item = &'k JobKey> + Clone,
@@ -141,7 +162,13 @@ impl Committer {
         Ok(keys.map(|key| group.find(key).unwrap_or(usize::MAX)).collect())
     }
 
-    fn load_pointer(&self, group: &mut Group, now: Timestamp, tenant: &Tenant, key: &Arc<str>) -> Result<(), Error> {
+    pub(super) fn load_pointer(
+        &self,
+        group: &mut Group,
+        now: Timestamp,
+        tenant: &Tenant,
+        key: &Arc<str>,
+    ) -> Result<(), Error> {
         let name = (tenant.clone(), Arc::clone(key));
         if group.pointers.contains_key(&name) {
             return Ok(());
@@ -154,10 +181,14 @@ impl Committer {
     }
 
     /// Refuses new jobs while the device is nearly full; what is under way can still be finished.
-    fn check_room(&self) -> Result<(), Error> {
+    pub(super) fn check_room(&self) -> Result<(), Error> {
         let Some(Space { free_bytes, total_bytes }) = self.kv.space() else { return Ok(()) };
         if free_bytes < RESERVE_BYTES.min(total_bytes / RESERVE_SHARE) {
-            return Err(Error::Full(format!("{} MiB of {} MiB are left", free_bytes >> 20, total_bytes >> 20)));
+            return Err(Error::Full(format!(
+                "{} MiB of {} MiB are left",
+                free_bytes >> 20,
+                total_bytes >> 20
+            )));
         }
         Ok(())
     }
@@ -169,7 +200,13 @@ struct Undo {
     pointer: Option<((Tenant, Arc<str>), PointerSlot)>,
 }
 
-fn take_in(group: &mut Group, now: Timestamp, arrival: Arrival, at: usize, undo: &mut Vec<Undo>) -> Submitted {
+fn take_in(
+    group: &mut Group,
+    now: Timestamp,
+    arrival: Arrival,
+    at: usize,
+    undo: &mut Vec<Undo>,
+) -> Submitted {
     let Arrival { key, job, record, claim, .. } = arrival;
     if group.slots.get(at).is_none_or(|slot| slot.job.is_some()) {
         return Submitted::New;
@@ -215,23 +252,13 @@ fn obey(group: &mut Group, now: Timestamp, order: &Order, at: usize) -> Result<A
     let job = slot.job.as_ref().ok_or(Refusal::NotFound)?;
     match transition(job, &order.command, now)? {
         Change::To(next) => {
-            if next.status.state == State::Running {
-                slot.lease_changed = job.status.state == State::Running;
-                group.bytes += 96;
-            } else {
-                let record = record::encode(&next);
-                group.bytes += record.len() + 128;
-                slot.rest = Some(Some((Place::of(&next), record)));
-                slot.lease_changed = false;
-            }
-            slot.job = Some(next.clone());
+            group.put(at, next.clone());
             Ok(Applied { job: next, changed: true, others: Vec::new() })
         }
         Change::Nothing => Ok(Applied { job: job.clone(), changed: false, others: Vec::new() }),
         Change::Gone => {
             let job = job.clone();
-            slot.job = None;
-            slot.rest = Some(None);
+            group.remove(at);
             Ok(Applied { job, changed: true, others: Vec::new() })
         }
     }

@@ -8,25 +8,32 @@
 
 mod group;
 mod judge;
+mod known;
+mod plans;
 mod retention;
+mod scheduling;
 mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::Dates;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted,
+    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, ScheduleOrder, Submitted,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
 use crate::place::JobKey;
-use crate::shared::Shared;
+use crate::shared::{Registration, Shared};
 use group::Group;
 pub(crate) use group::Pointer;
+pub(crate) use known::Known;
+pub(crate) use scheduling::{Edits, decode_calendar, decode_holder};
 
 /// Calls that may wait for the commit thread; more wait at the door.
 pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
@@ -34,6 +41,8 @@ pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
 const GROUP_JOBS_COUNT_MAX: usize = 16_384;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
 const READERS_POLL: Duration = Duration::from_millis(1);
+/// A caller that never comes back for its read must not keep the store from closing.
+const READERS_POLLS_MAX: usize = 5_000;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 pub(crate) type Judgements = Vec<Result<Applied, Refusal>>;
@@ -49,18 +58,53 @@ pub(crate) struct Arrival {
 }
 
 pub(crate) enum Request {
-    Submit { now: Timestamp, arrivals: Vec<Arrival>, on_conflict: OnConflict, reply: Reply<Vec<Submitted>> },
-    Apply { now: Timestamp, epoch: Option<u64>, orders: Vec<Order>, reply: Reply<Judgements> },
-    OpenEpoch { reply: Reply<u64> },
-    SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
-    DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
-    Close { reply: Reply<()> },
+    Submit {
+        now: Timestamp,
+        arrivals: Vec<Arrival>,
+        on_conflict: OnConflict,
+        /// Keeps [`Arrival::absent_since`] good until the request is judged.
+        registration: Option<Registration>,
+        reply: Reply<Vec<Submitted>>,
+    },
+    Apply {
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: Vec<Order>,
+        reply: Reply<Judgements>,
+    },
+    OpenEpoch {
+        reply: Reply<u64>,
+    },
+    SaveCheckpoints {
+        checkpoints: Vec<Checkpoint>,
+        reply: Reply<()>,
+    },
+    EditSchedules {
+        now: Timestamp,
+        orders: Vec<ScheduleOrder>,
+        reply: Reply<Edits>,
+    },
+    PutCalendar {
+        tenant: Tenant,
+        name: Arc<str>,
+        dates: Option<Dates>,
+        reply: Reply<()>,
+    },
+    DropHistory {
+        now: Timestamp,
+        before: Timestamp,
+        reply: Reply<u64>,
+    },
+    Close {
+        reply: Reply<()>,
+    },
 }
 
 /// An answer that waits for the commit.
 enum Answer {
     Submitted(Reply<Vec<Submitted>>, Vec<Submitted>),
     Applied(Reply<Judgements>, Judgements),
+    Edited(Reply<Edits>, Edits),
     Epoch(Reply<u64>, u64),
     Done(Reply<()>),
 }
@@ -71,6 +115,7 @@ impl Answer {
         match self {
             Self::Submitted(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Applied(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::Edited(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Epoch(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Done(reply) => drop(reply.send(outcome)),
         }
@@ -87,6 +132,12 @@ pub(crate) struct Committer {
     pub(crate) next_claim: u64,
     /// Attempts still under way, by record in `claims`.
     pub(crate) claims: FxHashMap<u64, usize>,
+    /// The number of the next entry in a ledger.
+    pub(crate) next_entry: u64,
+    /// Schedules read or written lately.
+    pub(crate) known: Known,
+    /// Calendars read lately.
+    pub(crate) calendars: FxHashMap<(Tenant, Arc<str>), Arc<Dates>>,
 }
 
 impl Committer {
@@ -96,6 +147,8 @@ impl Committer {
         while let Some(request) = waiting.take().or_else(|| requests.blocking_recv()) {
             match request {
                 Request::Close { reply } => {
+                    // Those who still wait are told by the loss of their reply.
+                    drop(requests);
                     let outcome = self.close();
                     drop(reply.send(outcome));
                     return;
@@ -107,7 +160,9 @@ impl Committer {
                 first @ (Request::Submit { .. }
                 | Request::Apply { .. }
                 | Request::OpenEpoch { .. }
-                | Request::SaveCheckpoints { .. }) => waiting = self.serve_group(first, &mut requests),
+                | Request::SaveCheckpoints { .. }
+                | Request::EditSchedules { .. }
+                | Request::PutCalendar { .. }) => waiting = self.serve_group(first, &mut requests),
             }
         }
     }
@@ -135,7 +190,10 @@ impl Committer {
         self.shared.close();
         let outcome = if poisoned.is_some() { Ok(()) } else { self.kv.close() };
         // Readers that are under way still use the engine; the folder is free only after the last of them.
-        while self.shared.view.is_read() {
+        for _ in 0..READERS_POLLS_MAX {
+            if !self.shared.view.is_read() {
+                break;
+            }
             std::thread::park_timeout(READERS_POLL);
         }
         drop(self.kv);

@@ -1,4 +1,4 @@
-//! Dropping what is old: a day of history, or of idempotency keys, at a time and without reading it. The counts
+//! Dropping what is old: a day of history, of ledgers or of idempotency keys, at a time and without reading it. The counts
 //! go first, with a note of what is being dropped, so that a crash in between is finished on the next opening.
 
 use tidewheel_core::time::Timestamp;
@@ -9,7 +9,7 @@ use crate::keys;
 use crate::kv::{Batch, Day, Keyspace};
 
 impl Committer {
-    /// Drops the days of history that ended before `before`, and keys that have run out by `now`.
+    /// Drops the days of history and of ledgers that ended before `before`, and keys that have run out by `now`.
     pub(super) fn drop_history(&mut self, now: Timestamp, before: Timestamp) -> Result<u64, Error> {
         if let Some(error) = self.shared.poisoned() {
             return Err(error);
@@ -24,6 +24,12 @@ impl Committer {
                 days.keys.remove(day);
             });
             self.kv.remove(Keyspace::Keys(*day)).map_err(|error| self.poison(&error))?;
+        }
+        for day in days.ledger.iter().filter(|day| day.end() <= before) {
+            self.shared.change_days(|days| {
+                days.ledger.remove(day);
+            });
+            self.kv.remove(Keyspace::Ledger(*day)).map_err(|error| self.poison(&error))?;
         }
         Ok(dropped)
     }

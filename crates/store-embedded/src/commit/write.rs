@@ -4,13 +4,14 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Bucket;
 use tidewheel_store::Error;
 
-use super::group::{Group, Slot};
 use super::Committer;
+use super::group::{Group, Slot};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
 use crate::counters::Changes;
 use crate::kv::{Batch, Day, Keyspace, KvError};
 use crate::options::CommitReport;
 use crate::place::{Place, write_move};
+use crate::schedule_counts::ScheduleDeltas;
 use crate::stopwatch::Stopwatch;
 use crate::view::{Published, UnderWay};
 use crate::{keys, pointers, versioned};
@@ -24,6 +25,7 @@ struct Plan {
     claims: Vec<Claim>,
     /// New entries in `waiting`.
     armed: Vec<Vec<u8>>,
+    schedules: ScheduleDeltas,
 }
 
 impl Committer {
@@ -53,6 +55,11 @@ impl Committer {
             plan.batch.put(Keyspace::Meta, key, value);
         }
         self.shared.counters().write(&plan.counts, &mut plan.batch);
+        for day in group.plans.days() {
+            self.ready_ledger(day)?;
+        }
+        plan.schedules = group.plans.write(&mut plan.batch, &mut self.known, self.next_entry);
+        self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
         Ok(plan)
     }
 
@@ -128,7 +135,18 @@ impl Committer {
             let day = Day::of(pointer.until());
             self.ready_keys(day)?;
             let (tenant, text): (Tenant, _) = name;
-            plan.batch.put(Keyspace::Keys(day), keys::idempotency(&tenant, &text), pointers::encode(&pointer));
+            plan.batch.put(
+                Keyspace::Keys(day),
+                keys::idempotency(&tenant, &text),
+                pointers::encode(&pointer),
+            );
+        }
+        for (name, day) in group.plans.take_moved_keys() {
+            let now_on =
+                group.pointers.get(&name).and_then(|slot| slot.pointer).map(|now| Day::of(now.until()));
+            if now_on != Some(day) && self.shared.days().keys.contains(&day) {
+                plan.batch.delete(Keyspace::Keys(day), keys::idempotency(&name.0, &name.1));
+            }
         }
         Ok(())
     }
@@ -156,8 +174,18 @@ impl Committer {
         Ok(())
     }
 
+    fn ready_ledger(&self, day: Day) -> Result<(), Error> {
+        if !self.shared.days().ledger.contains(&day) {
+            self.kv.create(Keyspace::Ledger(day)).map_err(|error| self.poison(&error))?;
+            self.shared.change_days(|days| {
+                days.ledger.insert(day);
+            });
+        }
+        Ok(())
+    }
+
     fn carry_out(&mut self, plan: Plan, calls: usize, jobs: usize) -> Result<(), Error> {
-        let Plan { batch, counts, published, armed, .. } = plan;
+        let Plan { batch, counts, published, armed, schedules, .. } = plan;
         if batch.0.is_empty() {
             return Ok(());
         }
@@ -168,6 +196,7 @@ impl Committer {
         self.shared.gaps.fill(&armed);
         self.shared.view.publish(published);
         self.shared.counters().apply(counts);
+        self.shared.schedule_counts().apply(schedules);
         if let Some(on_commit) = &self.on_commit {
             on_commit(CommitReport { calls, jobs, bytes, sync_duration });
         }

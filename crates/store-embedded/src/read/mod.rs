@@ -3,6 +3,7 @@
 
 mod due;
 mod list;
+mod schedules;
 
 use std::sync::Arc;
 
@@ -43,8 +44,7 @@ impl<'a> Reader<'a> {
     }
 
     fn get_one(&self, key: JobKey) -> Result<Option<Job>, Error> {
-        let stored =
-            locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
+        let stored = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
         Ok(stored.map(|job| self.reading.under_way(&key, job.status.attempt).unwrap_or(job)))
     }
 
@@ -54,7 +54,8 @@ impl<'a> Reader<'a> {
         order.sort_unstable_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
         let mut absent = vec![false; order.len()];
         for (index, (_, key)) in order {
-            let found = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, key)?;
+            let found =
+                locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, key)?;
             if let Some(absent) = absent.get_mut(index) {
                 *absent = found.is_none();
             }
@@ -62,7 +63,12 @@ impl<'a> Reader<'a> {
         Ok(absent)
     }
 
-    pub(crate) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error> {
+    pub(crate) fn find_key(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        key: &str,
+    ) -> Result<Option<JobId>, Error> {
         let get = |keyspace: Keyspace, key: &[u8]| self.snapshot.get(keyspace, key).map_err(read_error);
         Ok(pointers::find(get, &self.days, now, tenant, key)?.map(|pointer| pointer.id()))
     }

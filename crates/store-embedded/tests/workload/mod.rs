@@ -146,13 +146,21 @@ impl Player {
         let finding = Finding { status_code: Some(200), detail: "done".into() };
         let run_at = self.now.plus_ms(i64::try_from(self.dice.below(3_000_000)).unwrap());
         let command = match self.dice.below(16) {
-            0..5 => Command::Claim { epoch: self.epoch, worker: "w".into(), lease_ms: 5_000, detached: false },
+            0..5 => {
+                Command::Claim { epoch: self.epoch, worker: "w".into(), lease_ms: 5_000, detached: false }
+            }
             5 => Command::Heartbeat { token, extend_ms: 9_000, progress: Some(Bytes::from_static(b"{}")) },
             6 => Command::Detach { token, lease_ms: 60_000 },
             7 => Command::Succeed { token, finding },
             8 | 9 => Command::Fail {
                 token,
-                failure: Failure { finding, retryable: true, timed_out: false, retry_after_ms: None, jitter: 7 },
+                failure: Failure {
+                    finding,
+                    retryable: true,
+                    timed_out: false,
+                    retry_after_ms: None,
+                    jitter: 7,
+                },
             },
             10 => Command::LeaseOver { token, jitter: 3 },
             11 => Command::Cancel,

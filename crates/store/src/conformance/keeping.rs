@@ -12,7 +12,7 @@ use super::trial::{Retry, START, Trial, failing, keyed, keyless, order, succeedi
 use super::{Home, walk};
 use crate::{
     Checkpoint, Cursor, Due, Error, Filter, Health, IdempotencyClaim, ListQuery, OnConflict, Refusal,
-    Submission, Submitted,
+    ScheduleQuery, Submission, Submitted,
 };
 
 /// Jobs in every state, where they wait, how they are listed and counted, and what keys point at.
@@ -222,7 +222,16 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
     let due =
         Due { shard, bucket, tenant: acme.clone(), after: None, until: now, count_max: 10, bytes_max: 1_000 };
     let query = ListQuery { tenant: acme.clone(), filter: Filter::default(), after: None, count_max: 10 };
-    let answers: [(&str, Option<Error>); 14] = [
+    let schedule = trial.schedule_id();
+    let schedules = ScheduleQuery {
+        tenant: acme.clone(),
+        states: Vec::new(),
+        kind: None,
+        calendar: None,
+        after: None,
+        count_max: 1,
+    };
+    let answers: [(&str, Option<Error>); 24] = [
         ("open_epoch", store.open_epoch().await.err()),
         ("submit", store.submit(now, vec![keyless(&late)], OnConflict::KeepOthers).await.err()),
         ("apply", store.apply(now, Some(epoch), vec![order(&job, Command::Cancel)]).await.err()),
@@ -237,6 +246,16 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
         ("save_checkpoints", store.save_checkpoints(Vec::new()).await.err()),
         ("checkpoints", store.checkpoints().await.err()),
         ("drop_history", store.drop_history(now, now).await.err()),
+        ("edit_schedules", store.edit_schedules(now, Vec::new()).await.err()),
+        ("schedules", store.schedules(&acme, vec![schedule]).await.err()),
+        ("find_schedule", store.find_schedule(&acme, "report").await.err()),
+        ("list_schedules", store.list_schedules(schedules).await.err()),
+        ("count_schedules", store.count_schedules(&acme).await.err()),
+        ("schedule_tenants", store.schedule_tenants(None, 1).await.err()),
+        ("ledger", store.ledger(&acme, schedule, None, 1).await.err()),
+        ("put_calendar", store.put_calendar(&acme, "holidays", None).await.err()),
+        ("calendar", store.calendar(&acme, "holidays").await.err()),
+        ("calendars", store.calendars(&acme).await.err()),
     ];
     for (call, error) in answers {
         assert!(matches!(error, Some(Error::Closed)), "{call}: {error:?}");

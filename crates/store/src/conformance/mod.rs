@@ -11,6 +11,9 @@
 //! | [`ordering`] | orders, refusals, fencing by epoch |
 //! | [`waiting`] | due reads: order, pages, buckets, tenants |
 //! | [`reading`] | lookups, lists, counts |
+//! | [`planning`] | schedules: creating, editing, naming, listing them |
+//! | [`firing`] | schedules: claims, what is missed, what overlaps, jobs made by hand |
+//! | [`ledgers`] | ledgers and calendars |
 //! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
 //! | [`parallel`] | calls side by side |
 //! | [`random`] | long random runs against the model |
@@ -21,13 +24,17 @@
     reason = "a case fails by panicking, which is how a test fails"
 )]
 
+mod beat;
 mod dice;
 mod trial;
 mod walk;
 
+pub mod firing;
 pub mod keeping;
+pub mod ledgers;
 pub mod ordering;
 pub mod parallel;
+pub mod planning;
 pub mod random;
 pub mod reading;
 pub mod submitting;
@@ -109,6 +116,47 @@ macro_rules! conformance_tests {
             counts_follow_every_change,
             counts_are_per_tenant_and_in_all,
         );
+        $crate::conformance_tests!(@cases $new_home, planning:
+            a_schedule_is_stored_with_its_first_occurrence,
+            every_field_of_a_schedule_survives,
+            creation_keys_point_at_their_schedule,
+            a_name_belongs_to_one_schedule,
+            a_version_guards_an_edit,
+            refused_edits_leave_no_trace,
+            an_edit_keeps_the_job_of_its_instant,
+            an_edit_of_the_rule_moves_the_occurrence,
+            a_paused_schedule_waits_for_nothing,
+            a_deleted_schedule_is_gone,
+            schedules_are_listed_and_counted,
+            a_sound_schedule_needs_no_mending,
+            an_edit_and_a_claim_see_each_other,
+        );
+        $crate::conformance_tests!(@cases $new_home, firing:
+            a_claim_stores_the_next_occurrence,
+            a_refused_claim_leaves_the_schedule_alone,
+            orders_of_one_batch_move_the_chain_step_by_step,
+            missed_instants_are_coalesced,
+            a_late_occurrence_says_so,
+            missed_instants_are_all_fired,
+            missed_instants_are_skipped,
+            overlapping_runs_are_allowed,
+            an_overlapping_instant_is_skipped,
+            one_overlapping_instant_is_buffered,
+            a_buffered_instant_can_be_called_off,
+            an_overlapping_instant_ends_the_run_before_it,
+            a_cancelled_occurrence_moves_the_chain_on,
+            an_occurrence_can_be_moved,
+            a_trigger_fires_outside_the_chain,
+            a_backfill_is_stored_outside_the_chain,
+            a_schedule_ends_with_its_last_instant,
+            a_job_without_its_schedule_is_like_any_other,
+        );
+        $crate::conformance_tests!(@cases $new_home, ledgers:
+            a_ledger_is_read_page_by_page,
+            old_entries_are_dropped_with_history,
+            calendars_are_kept,
+            a_changed_calendar_moves_what_waits,
+        );
         $crate::conformance_tests!(@cases $new_home, keeping:
             everything_survives_reopening,
             attempts_under_way_survive_reopening,
@@ -124,6 +172,8 @@ macro_rules! conformance_tests {
             different_submissions_are_all_kept,
             a_job_is_claimed_once,
             one_outcome_is_accepted,
+            a_claim_and_a_pause_do_not_both_win,
+            one_of_many_gets_a_name,
         );
 
         #[tokio::test]

@@ -4,10 +4,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewheel_core::job::{Command, Rejection, State};
+use tidewheel_core::schedule::NewSchedule;
 
 use super::Home;
+use super::beat::{BEAT_MS, beat, creating, ordering, outcomes};
 use super::trial::{Trial, keyed, keyless, order, succeeding, tenant};
-use crate::{OnConflict, Refusal, Store, Submitted};
+use crate::{OnConflict, Refusal, ScheduleCommand, ScheduleRefusal, Store, Submitted};
 
 /// Something to be done.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -131,4 +133,66 @@ pub async fn one_outcome_is_accepted(home: &dyn Home, spawn: Spawn) {
     trial.holds(&change.job).await;
     assert_eq!(trial.counts(None).await, [(change.job.status.state, 1)]);
     assert_eq!(change.job.status.attempts.len(), 1);
+}
+
+/// Claims of occurrences beside pauses of their schedules: each instant is fired or skipped, never both.
+pub async fn a_claim_and_a_pause_do_not_both_win(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let mut made = Vec::new();
+    for _ in 0..TASKS_COUNT / 2 {
+        let schedule = trial.create(&acme, beat()).await;
+        let job = trial.pending(&schedule).await.expect("pending");
+        made.push((schedule, job));
+    }
+    trial.pass(BEAT_MS);
+    let (now, claiming) = (trial.now, trial.claiming());
+    let claimed = side_by_side(&trial, spawn, |number, store| {
+        let (schedule, job) = made[number / 2].clone();
+        let claim = order(&job, claiming.clone());
+        async move {
+            if number % 2 == 0 {
+                let answer = store.apply(now, None, vec![claim]).await.expect("answered").remove(0);
+                answer.is_ok().then_some(schedule.id)
+            } else {
+                let pause = vec![ordering(&schedule, ScheduleCommand::Pause)];
+                let paused = store.edit_schedules(now, pause).await.expect("answered").remove(0);
+                assert!(paused.is_ok_and(|edited| edited.changed));
+                None
+            }
+        }
+    })
+    .await;
+    for (schedule, job) in &made {
+        let has_fired = claimed.contains(&Some(schedule.id));
+        assert_eq!(trial.get(job).await.map(|job| job.status.state), has_fired.then_some(State::Running));
+        assert_eq!(trial.pending(schedule).await, None);
+        let expected = if has_fired { ["fired"] } else { ["skipped"] };
+        assert_eq!(outcomes(&trial.ledger_of(schedule).await), expected);
+    }
+}
+
+/// Many schedules want one name: one gets it.
+pub async fn one_of_many_gets_a_name(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let orders: Vec<_> = (0..TASKS_COUNT)
+        .map(|_| {
+            let new = trial.new_schedule(&acme, beat());
+            creating(NewSchedule { name: Some(Arc::from("report")), ..new }, None)
+        })
+        .collect();
+    let now = trial.now;
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let order = orders[number].clone();
+        async move { store.edit_schedules(now, vec![order]).await.expect("answered").remove(0) }
+    })
+    .await;
+    let holder = trial.store.find_schedule(&acme, "report").await.expect("read").expect("somebody has it");
+    let made: Vec<_> = answers.iter().flatten().map(|edited| edited.schedule.id).collect();
+    assert_eq!(made, [holder]);
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert!(refused.clone().all(|refusal| *refusal == ScheduleRefusal::NameTaken(holder)));
+    assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 1);
+    assert_eq!(trial.waiting().await.len(), 1);
 }

@@ -1,6 +1,8 @@
 //! Long random runs: the same calls go to the store under test and to the model, and the answers must agree.
 //! A run is all in its seed: the message of a failed one names it, with the step.
 
+mod schedules;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Bucket;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use super::dice::Dice;
@@ -38,8 +41,10 @@ struct Pair<'a> {
     model_epoch: u64,
     dice: Dice,
     tenants: Vec<Tenant>,
-    /// Every job ever taken in.
+    /// Every job ever taken in, or made by a schedule.
     known: Vec<(Tenant, JobId)>,
+    /// Every schedule ever made.
+    schedules: Vec<(Tenant, ScheduleId)>,
     /// What to say when the two disagree.
     place: String,
 }
@@ -52,7 +57,8 @@ pub async fn a_random_run_agrees_with_the_model(home: &dyn Home, seed: u64) {
     let mut tenants = trial.neighbours(2);
     tenants.extend(["acme", "acme-2"].map(tenant));
     let dice = Dice::new(seed);
-    let mut pair = Pair { trial, model, model_epoch, dice, tenants, known: Vec::new(), place: String::new() };
+    let (known, schedules, place) = (Vec::new(), Vec::new(), String::new());
+    let mut pair = Pair { trial, model, model_epoch, dice, tenants, known, schedules, place };
     for step in 0..STEPS_COUNT {
         pair.place = format!("seed {seed}, step {step}");
         pair = pair.step().await;
@@ -66,8 +72,11 @@ impl Pair<'_> {
         let pause = *self.dice.pick(&[0, 0, 1, 1_000, MINUTE_MS]);
         self.trial.pass(self.dice.between(0, pause));
         match self.dice.below(100) {
-            0..30 => self.submit().await,
-            30..70 => self.apply().await,
+            0..15 => self.submit().await,
+            15..22 => self.edit_schedules().await,
+            22 => self.put_calendar().await,
+            23..65 => self.apply().await,
+            65..70 => self.compare_schedules().await,
             70..76 => self.compare_due().await,
             76..80 => self.compare_buckets().await,
             80..83 => self.compare_running().await,
@@ -189,9 +198,23 @@ impl Pair<'_> {
         let model = self.model.apply(now, fenced.then_some(model_epoch), orders.clone()).await;
         let plain = |answers: Result<Vec<Result<Applied, Refusal>>, Error>| {
             let answers = answers.expect("answered").into_iter();
-            answers.map(|answer| answer.map(|applied| (applied.job, applied.changed))).collect::<Vec<_>>()
+            let parts = |applied: Applied| (applied.job, applied.changed, applied.others);
+            answers.map(|answer| answer.map(parts)).collect::<Vec<_>>()
         };
-        assert_eq!(plain(real), plain(model), "{}: {orders:?}", self.place);
+        let (real, model) = (plain(real), plain(model));
+        assert_eq!(real, model, "{}: {orders:?}", self.place);
+        for (_, _, others) in model.into_iter().flatten() {
+            self.learn(&others);
+        }
+    }
+
+    fn learn(&mut self, jobs: &[Job]) {
+        for job in jobs {
+            let key = (job.tenant.clone(), job.id);
+            if !self.known.contains(&key) {
+                self.known.push(key);
+            }
+        }
     }
 
     /// Mostly what makes sense for the job, sometimes anything.
@@ -374,6 +397,7 @@ impl Pair<'_> {
         self.compare_lookups().await;
         self.compare_counts().await;
         self.compare_keys().await;
+        self.compare_all_schedules().await;
     }
 }
 

@@ -12,6 +12,7 @@ use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use super::dice::Dice;
@@ -83,6 +84,12 @@ impl<'a> Trial<'a> {
         let mut spec = spec(self.now);
         edit(&mut spec);
         Job::new(tenant.clone(), spec, self.now.plus_ms(in_ms), u128::from(self.tails.roll()))
+    }
+
+    /// An id no schedule has.
+    pub(super) fn schedule_id(&mut self) -> ScheduleId {
+        let number = (u128::from(self.tails.roll()) << 64) | u128::from(self.tails.roll());
+        ScheduleId::from_bytes(number.to_be_bytes())
     }
 
     pub(super) async fn submit(&self, jobs: Vec<Submission>) -> Vec<Submitted> {

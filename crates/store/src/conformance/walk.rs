@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::schedule::{Entry, Schedule};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Due, Filter, ListQuery, Store, TenantDue};
+use crate::{Due, Filter, ListQuery, ScheduleQuery, Store, TenantDue};
 
 /// No walk of the suite needs more pages; one that does goes in circles.
 const PAGES_COUNT_MAX: usize = 1_000;
@@ -135,4 +136,40 @@ pub(super) async fn list(store: &dyn Store, tenant: &Tenant, filter: &Filter, co
         after = Some(next);
     }
     unreachable!("the list of {tenant} never ends");
+}
+
+/// All of a schedule's ledger, latest first.
+pub(super) async fn ledger(store: &dyn Store, schedule: &Schedule, count_max: usize) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut before = None;
+    for _ in 0..PAGES_COUNT_MAX {
+        let page = store.ledger(&schedule.tenant, schedule.id, before, count_max).await.expect("read");
+        assert!(page.entries.len() <= count_max, "a page of {} for {count_max}", page.entries.len());
+        entries.extend(page.entries);
+        let Some(next) = page.next else {
+            assert!(entries.windows(2).all(|pair| pair[0].from >= pair[1].from), "ledgers come latest first");
+            return entries;
+        };
+        assert!(before.is_none_or(|before| next < before), "the next page starts further on");
+        before = Some(next);
+    }
+    unreachable!("the ledger of {} never ends", schedule.id);
+}
+
+/// All of a tenant's schedules that the query wants.
+pub(super) async fn schedules(store: &dyn Store, mut query: ScheduleQuery) -> Vec<Schedule> {
+    let mut schedules: Vec<Schedule> = Vec::new();
+    for _ in 0..PAGES_COUNT_MAX {
+        let page = store.list_schedules(query.clone()).await.expect("schedules are listed");
+        assert!(page.schedules.len() <= query.count_max, "a page of {}", page.schedules.len());
+        schedules.extend(page.schedules);
+        let Some(next) = page.next else {
+            assert!(schedules.windows(2).all(|pair| pair[0].id < pair[1].id), "lists come by id, once each");
+            assert!(schedules.iter().all(|schedule| query.matches(schedule)), "only what is wanted");
+            return schedules;
+        };
+        assert!(query.after.is_none_or(|after| next > after), "the next page starts further on");
+        query.after = Some(next);
+    }
+    unreachable!("the list of {} never ends", query.tenant);
 }

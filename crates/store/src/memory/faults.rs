@@ -44,6 +44,26 @@ pub enum Call {
     DropHistory,
     /// [`crate::Store::close`].
     Close,
+    /// [`crate::Schedules::edit_schedules`].
+    EditSchedules,
+    /// [`crate::Schedules::schedules`].
+    Schedules,
+    /// [`crate::Schedules::find_schedule`].
+    FindSchedule,
+    /// [`crate::Schedules::list_schedules`].
+    ListSchedules,
+    /// [`crate::Schedules::count_schedules`].
+    CountSchedules,
+    /// [`crate::Schedules::schedule_tenants`].
+    ScheduleTenants,
+    /// [`crate::Schedules::ledger`].
+    Ledger,
+    /// [`crate::Schedules::put_calendar`].
+    PutCalendar,
+    /// [`crate::Schedules::calendar`].
+    Calendar,
+    /// [`crate::Schedules::calendars`].
+    Calendars,
 }
 
 impl Call {
@@ -56,7 +76,9 @@ impl Call {
             | Self::Apply
             | Self::SaveCheckpoints
             | Self::DropHistory
-            | Self::Close => true,
+            | Self::Close
+            | Self::EditSchedules
+            | Self::PutCalendar => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -65,7 +87,15 @@ impl Call {
             | Self::FindKey
             | Self::List
             | Self::Counts
-            | Self::Checkpoints => false,
+            | Self::Checkpoints
+            | Self::Schedules
+            | Self::FindSchedule
+            | Self::ListSchedules
+            | Self::CountSchedules
+            | Self::ScheduleTenants
+            | Self::Ledger
+            | Self::Calendar
+            | Self::Calendars => false,
         }
     }
 }

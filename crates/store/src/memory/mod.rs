@@ -2,7 +2,10 @@
 //! shows what the other stores must do, and is the store of the simulator, whose crashes ([`MemoryStore::reopen`])
 //! and faults ([`MemoryStore::with_faults`]) it knows.
 
+mod books;
 mod faults;
+mod plans;
+mod schedules;
 mod tables;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,20 +1,23 @@
-//! What the model keeps: the jobs, and beside them only what is derived from them. Every change of a job goes
-//! through [`Tables::replace`], so the derived tables cannot disagree with it.
+//! What the model keeps of jobs, and beside them only what is derived from them. Every change of a job goes
+//! through [`Tables::replace`], so the derived tables cannot disagree with it. Schedules are in [`Plans`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Change, Job, State, transition};
+use tidewheel_core::job::{Job, State};
 use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
+use super::plans::Plans;
+use crate::evaluate::{self, Changes, JobChange};
 use crate::{
-    Applied, Checkpoint, Counts, Due, DuePage, Error, IdempotencyClaim, Layout, ListQuery, OnConflict, Order,
-    Page, PageCursor, Refusal, Submission, Submitted, TenantDue,
+    Applied, Checkpoint, Counts, Due, DuePage, Edited, Error, IdempotencyClaim, Layout, ListQuery,
+    OnConflict, Order, Page, PageCursor, Refusal, ScheduleOrder, ScheduleRefusal, Submission, Submitted,
+    TenantDue,
 };
 
 pub(super) struct Tables {
@@ -24,6 +27,7 @@ pub(super) struct Tables {
     /// What each tenant's keys point at. A key outlives its job: it is there to refuse a second one.
     keys: BTreeMap<Tenant, BTreeMap<Arc<str>, Pointer>>,
     checkpoints: BTreeMap<Shard, Checkpoint>,
+    pub(super) plans: Plans,
     /// Derived: the waiting jobs.
     armed: BTreeMap<(Shard, Bucket), BTreeMap<Tenant, BTreeSet<Position>>>,
     /// Derived: the running jobs.
@@ -54,6 +58,7 @@ impl Tables {
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
+            plans: Plans::default(),
             armed: BTreeMap::new(),
             running: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -133,22 +138,42 @@ impl Tables {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Err(Error::Fenced);
         }
-        Ok(orders.iter().map(|order| self.apply_one(now, order)).collect())
+        orders.iter().map(|order| self.apply_one(now, order)).collect()
     }
 
-    fn apply_one(&mut self, now: Timestamp, order: &Order) -> Result<Applied, Refusal> {
-        let job = self.job(&order.tenant, order.id).cloned().ok_or(Refusal::NotFound)?;
-        match transition(&job, &order.command, now)? {
-            Change::To(next) => {
-                self.replace(Some(&job), Some(next.clone()));
-                Ok(Applied { job: next, changed: true, others: Vec::new() })
-            }
-            Change::Nothing => Ok(Applied { job, changed: false, others: Vec::new() }),
-            Change::Gone => {
-                self.replace(Some(&job), None);
-                Ok(Applied { job, changed: true, others: Vec::new() })
-            }
+    fn apply_one(&mut self, now: Timestamp, order: &Order) -> Result<Result<Applied, Refusal>, Error> {
+        let Some(job) = self.job(&order.tenant, order.id).cloned() else { return Ok(Err(Refusal::NotFound)) };
+        let (answer, changes) = evaluate::obey(self, now, &job, &order.command)?;
+        self.carry_out(&order.tenant, changes);
+        Ok(answer)
+    }
+
+    pub(super) fn edit_schedules(
+        &mut self,
+        now: Timestamp,
+        orders: Vec<ScheduleOrder>,
+    ) -> Result<Vec<Result<Edited, ScheduleRefusal>>, Error> {
+        orders
+            .into_iter()
+            .map(|order| {
+                let tenant = order.tenant.clone();
+                let (answer, changes) = evaluate::edit(self, now, order)?;
+                self.carry_out(&tenant, changes);
+                Ok(answer)
+            })
+            .collect()
+    }
+
+    fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
+        for change in changes.jobs {
+            let old = self.job(tenant, change.id()).cloned();
+            let new = match change {
+                JobChange::Put(job) => Some(job),
+                JobChange::Removed(_) => None,
+            };
+            self.replace(old.as_ref(), new);
         }
+        self.plans.carry_out(tenant, changes.schedule, changes.entries, changes.key);
     }
 
     /// The one place where jobs change. `old` is what is there now.
@@ -310,6 +335,7 @@ impl Tables {
         for keys in self.keys.values_mut() {
             keys.retain(|_, there| now < there.until);
         }
+        self.plans.drop_history(now, before);
         u64::try_from(over.len()).unwrap_or(u64::MAX)
     }
 }

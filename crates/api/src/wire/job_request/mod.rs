@@ -20,7 +20,7 @@ mod retry;
 mod start;
 mod target;
 
-pub(crate) use retry::policy_name;
+pub(crate) use retry::{policy_name, read_retry};
 pub use start::Start;
 pub(crate) use start::read_start;
 pub use target::TargetRules;
@@ -116,7 +116,7 @@ impl<'r, R: TargetRules> JobReader<'r, R> {
         let timeout_ms = read_timeout(fields.timeout, target_timeout, at, faults);
         let priority =
             fields.priority.and_then(|field| read_priority(&field, at, faults)).unwrap_or_default();
-        let retry = retry::read_retry(fields.retry, fields.max_attempts, at, faults);
+        let retry = read_retry(fields.retry, fields.max_attempts, at, faults);
         let expires_at = fields.expires_at.and_then(|field| {
             let time = field.time(at, faults)?;
             self.check_expiry(&field, time, start, at, faults);
@@ -265,7 +265,13 @@ pub(crate) fn read_priority(field: &Field<'_>, at: &At<'_>, faults: &mut Faults)
     field.one_of(&Priority::ALL.map(Priority::as_str), Priority::from_name, at, faults)
 }
 
-fn read_timeout(field: Option<Field<'_>>, of_target: Option<i64>, at: &At<'_>, faults: &mut Faults) -> i64 {
+/// Reads `timeout`, or the one a target names.
+pub(crate) fn read_timeout(
+    field: Option<Field<'_>>,
+    of_target: Option<i64>,
+    at: &At<'_>,
+    faults: &mut Faults,
+) -> i64 {
     let own = field.and_then(|field| read_timeout_field(&field, at, faults));
     if let (Some(own), Some(of_target), Some(field)) = (own, of_target, &field)
         && own != of_target
@@ -284,7 +290,8 @@ fn read_timeout_field(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Op
     field.duration_within(TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, at, faults)
 }
 
-fn read_key(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<str>> {
+/// Reads an idempotency key.
+pub(crate) fn read_key(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<str>> {
     let text = field.text(at, faults)?;
     named(check_idempotency_key(&text), field, at, faults)?;
     Some(Arc::from(text))

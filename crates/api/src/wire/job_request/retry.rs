@@ -30,7 +30,7 @@ pub(crate) fn policy_name(backoff: Backoff) -> &'static str {
 }
 
 /// Reads `retry`, or `max_attempts` alone.
-pub(super) fn read_retry(
+pub(crate) fn read_retry(
     retry: Option<Field<'_>>,
     max_attempts: Option<Field<'_>>,
     at: &At<'_>,

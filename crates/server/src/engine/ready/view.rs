@@ -63,6 +63,11 @@ impl Ready {
         self.held.values().map(|held| held.due_at).min()
     }
 
+    /// Pushes under way. Pulled jobs are not among them: their workers outlive this server.
+    pub(in crate::engine) fn pushes(&self) -> usize {
+        self.push_in_flight
+    }
+
     /// Deliveries and claims under way.
     pub(in crate::engine) fn in_flight(&self) -> usize {
         self.lanes.iter().flatten().map(|slot| slot.in_flight).sum()

@@ -212,7 +212,7 @@ impl Scheduler {
         self.ready.advance(now);
         self.end_leases(monotonic_ms);
         if let Some(reply) = self.draining.take() {
-            if self.ready.in_flight() == 0 && self.claims == 0 {
+            if self.ready.pushes() == 0 && self.claims == 0 {
                 self.stop(reply);
             } else {
                 self.draining = Some(reply);
@@ -458,7 +458,7 @@ impl Scheduler {
 
     fn stop(&mut self, reply: oneshot::Sender<usize>) {
         self.stopped = true;
-        let left = self.ready.in_flight();
+        let left = self.ready.pushes();
         let checkpoints = self.checkpoints(self.shared.clock.now());
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {

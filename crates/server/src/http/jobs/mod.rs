@@ -3,5 +3,6 @@
 pub(super) mod batch;
 pub(super) mod change;
 pub(super) mod explain;
+mod flat;
 pub(super) mod read;
 pub(super) mod submit;

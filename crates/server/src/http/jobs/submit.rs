@@ -8,6 +8,7 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_api::wire::filter::ShownState;
+use tidewheel_api::wire::flat_request::is_flat;
 use tidewheel_api::wire::job_request::{JobReader, JobRequest};
 use tidewheel_api::wire::write::{self, JsonWriter};
 use tidewheel_core::id::JobId;
@@ -17,6 +18,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
+use super::flat;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
@@ -32,6 +34,9 @@ pub(crate) async fn one(
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
+    if is_flat(&body.text) {
+        return flat::submit(&app, caller, &headers, &body.text).await;
+    }
     let now = app.now();
     let header_key = header_key(&headers)?;
     let mut faults = Faults::default();

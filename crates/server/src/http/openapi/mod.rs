@@ -3,6 +3,8 @@
 
 mod parameters;
 mod paths;
+mod schedule_paths;
+mod schedule_shapes;
 mod shapes;
 
 use serde_json::{Map, Value, json};
@@ -31,14 +33,17 @@ enum Body {
     None,
     Optional(&'static str),
     Required(&'static str),
-    /// A JSON array, an object around one, or one job per line.
-    Batch,
+    /// A JSON array, an object around one, or one item per line.
+    Batch {
+        shape: &'static str,
+        item: &'static str,
+    },
 }
 
 /// The whole document.
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
-    for operation in paths::OPERATIONS {
+    for operation in paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -49,13 +54,14 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Tidewheel",
             "version": env!("CARGO_PKG_VERSION"),
-            "summary": "Runs work later: now, at an instant, after a delay.",
+            "summary": "Runs work later: now, at an instant, after a delay, again and again.",
             "description": CONVENTIONS,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "This server. Everything under /v1 answers under /api/v1 too."}],
         "tags": [
             {"name": "jobs", "description": "Submitting, watching and changing jobs."},
+            {"name": "schedules", "description": "Jobs that recur: cron expressions and intervals, with explicit time semantics."},
             {"name": "workers", "description": "Pulling jobs from queues, and reporting on attempts."},
             {"name": "dead letters", "description": "Jobs that were given up."},
             {"name": "server", "description": "The server itself."},
@@ -120,10 +126,10 @@ impl Body {
             Self::None => None,
             Self::Optional(shape) => Some(json!({"required": false, "content": content(shape)})),
             Self::Required(shape) => Some(json!({"required": true, "content": content(shape)})),
-            Self::Batch => Some(json!({"required": true, "content": {
-                "application/json": {"schema": reference("JobBatch")},
+            Self::Batch { shape, item } => Some(json!({"required": true, "content": {
+                "application/json": {"schema": reference(shape)},
                 "application/x-ndjson": {
-                    "schema": {"type": "string", "description": "One job (`NewJob`) per line; blank lines are skipped."},
+                    "schema": {"type": "string", "description": format!("One item (`{item}`) per line; blank lines are skipped.")},
                 },
             }})),
         }

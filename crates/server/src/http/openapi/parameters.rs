@@ -1,7 +1,9 @@
 //! Parameters of the API's operations, by name.
 
 use serde_json::{Map, Value, json};
-use tidewheel_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX};
+use tidewheel_core::limits::{
+    IDEMPOTENCY_KEY_CHARS_MAX, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, PREVIEW_COUNT_MAX,
+};
 
 /// Name, place, name on the wire, schema, description.
 type Row = (&'static str, &'static str, &'static str, fn() -> Value, &'static str);
@@ -16,6 +18,21 @@ const ROWS: &[Row] = &[
         "The same key within 24 h makes one job. Of a batch, item number i has the key followed by `:i`, unless it has one of its own.",
     ),
     ("JobId", "path", "id", job_id, "The job."),
+    ("ScheduleId", "path", "id", schedule_id, "The schedule."),
+    ("Name", "path", "name", text, "The name."),
+    (
+        "IfMatch",
+        "header",
+        "If-Match",
+        text,
+        "The `ETag` of the version that is meant; another one is refused.",
+    ),
+    ("ScheduleState", "query", "state", text, "States, separated by commas: `active`, `paused`, `ended`."),
+    ("OfType", "query", "type", text, "Schedules whose jobs have this type."),
+    ("OfName", "query", "name", text, "The schedule of this name."),
+    ("OfCalendar", "query", "calendar", text, "Schedules that name this calendar."),
+    ("SchedulePayload", "query", "payload", truth_by_default, "Whether payloads are shown."),
+    ("Count", "query", "count", next_count, "How many fires."),
     ("Queue", "path", "queue", text, "The queue."),
     ("Partial", "query", "partial", truth, "Take what can be taken and answer for each item."),
     ("State", "query", "state", text, "States, separated by commas, as they are shown."),
@@ -55,6 +72,18 @@ fn text() -> Value {
 
 fn truth() -> Value {
     json!({"type": "boolean", "default": false})
+}
+
+fn truth_by_default() -> Value {
+    json!({"type": "boolean", "default": true})
+}
+
+fn schedule_id() -> Value {
+    json!({"type": "string", "pattern": "^sch_[0-9A-HJKMNP-TV-Z]{26}$"})
+}
+
+fn next_count() -> Value {
+    json!({"type": "integer", "minimum": 1, "maximum": PREVIEW_COUNT_MAX, "default": 10})
 }
 
 fn time() -> Value {

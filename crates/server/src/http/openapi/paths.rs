@@ -9,7 +9,7 @@ const WORKERS: &str = "workers";
 const DEAD: &str = "dead letters";
 const SERVER: &str = "server";
 
-const TENANT: &[&str] = &["Tenant"];
+pub(super) const TENANT: &[&str] = &["Tenant"];
 const ONE: &[&str] = &["Tenant", "JobId"];
 const FILTER: &[&str] = &["Tenant", "State", "Type", "OfQueue", "Schedule", "Label", "From", "To"];
 const LIST: &[&str] =
@@ -19,9 +19,9 @@ const DEAD_LIST: &[&str] =
 const DEAD_DISCARD: &[&str] =
     &["Tenant", "Type", "OfQueue", "Schedule", "Label", "From", "To", "Cursor", "All"];
 
-const READ: &[Code] = &[Code::InvalidParameter, Code::StoreUnavailable];
+pub(super) const READ: &[Code] = &[Code::InvalidParameter, Code::StoreUnavailable];
 const READ_ONE: &[Code] = &[Code::InvalidTenant, Code::JobNotFound, Code::StoreUnavailable];
-const WRITE: &[Code] = &[
+pub(super) const WRITE: &[Code] = &[
     Code::MalformedJson,
     Code::CrossSite,
     Code::RequestTimeout,
@@ -41,7 +41,7 @@ const WRITE_ONE: &[Code] = &[
     Code::InvalidRequest,
     Code::StoreUnavailable,
 ];
-const SUBMIT: &[Code] = &[
+pub(super) const SUBMIT: &[Code] = &[
     Code::MalformedJson,
     Code::CrossSite,
     Code::RequestTimeout,
@@ -53,7 +53,7 @@ const SUBMIT: &[Code] = &[
 ];
 
 /// An operation that reads nothing and is described by its summary.
-const PLAIN: Operation = Operation {
+pub(super) const PLAIN: Operation = Operation {
     method: "get",
     path: "",
     tag: SERVER,
@@ -96,12 +96,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "submitJob",
         summary: "Submit a job",
         description: "Answered once the job is on disk. With an idempotency key, the same request again within 24 h is \
-                      answered with the first job, and a different one is a conflict.",
+                      answered with the first job, and a different one is a conflict. A body with `schedule_type` is in the flat form: `ONCE` \
+                      makes a job, `CRON` a schedule.",
         parameters: &["Tenant", "IdempotencyKey"],
-        body: Body::Required("NewJob"),
+        body: Body::Required("AnyNewJob"),
         answers: &[
-            (200, "The key was used by the same request: the first job.", Some("SubmittedJob")),
-            (201, "Taken in.", Some("SubmittedJob")),
+            (200, "The key was used by the same request: the first job.", Some("AnySubmittedJob")),
+            (201, "Taken in.", Some("AnySubmittedJob")),
         ],
         problems: SUBMIT,
     },
@@ -115,7 +116,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
                       jobs from 0. With `partial=true` each item of `jobs` is what became of one job: its id, or `error`; \
                       if none was taken in the status is 200.",
         parameters: &["Tenant", "IdempotencyKey", "Partial"],
-        body: Body::Batch,
+        body: Body::Batch { shape: "JobBatch", item: "NewJob" },
         answers: &[
             (200, "With `partial=true`: none was taken in.", Some("SubmittedBatch")),
             (201, "Taken in, in the order sent.", Some("SubmittedBatch")),

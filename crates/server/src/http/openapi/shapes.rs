@@ -10,13 +10,23 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::reference;
+use super::{reference, schedule_shapes};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
     let mut all = Map::new();
-    for shapes in [scalars(), new_job(), job(), job_answers(), orders(), bulk_answers(), workers(), server()]
-    {
+    for shapes in [
+        scalars(),
+        new_job(),
+        job(),
+        job_answers(),
+        orders(),
+        bulk_answers(),
+        workers(),
+        server(),
+        schedule_shapes::requests(),
+        schedule_shapes::answers(),
+    ] {
         if let Value::Object(shapes) = shapes {
             all.extend(shapes);
         }
@@ -25,22 +35,22 @@ pub(super) fn all() -> Value {
 }
 
 /// An object with these fields and no others.
-fn closed(required: &[&str], properties: Value) -> Value {
+pub(super) fn closed(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
 /// An object with at least these fields, all of which are there.
-fn open(properties: Value) -> Value {
+pub(super) fn open(properties: Value) -> Value {
     let required: Vec<String> =
         properties.as_object().map(|p| p.keys().cloned().collect()).unwrap_or_default();
     json!({"type": "object", "required": required, "properties": properties})
 }
 
-fn or_null(shape: Value) -> Value {
+pub(super) fn or_null(shape: Value) -> Value {
     json!({"anyOf": [shape, {"type": "null"}]})
 }
 
-fn described(shape: &str, description: &str) -> Value {
+pub(super) fn described(shape: &str, description: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{shape}"), "description": description})
 }
 

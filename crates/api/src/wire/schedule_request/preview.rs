@@ -1,0 +1,61 @@
+//! A question for the fires to come of a schedule that need not exist.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZoneDatabase;
+use tidewheel_core::limits::{FIRE_WINDOW_MS_MAX, PREVIEW_COUNT_DEFAULT, PREVIEW_COUNT_MAX};
+use tidewheel_core::schedule::Rule;
+use tidewheel_core::time::Timestamp;
+
+use super::timing::{TimeFields, read_rule};
+use crate::known_fields;
+use crate::wire::fault::{At, Faults};
+use crate::wire::read;
+
+/// A question for fires to come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PreviewRequest {
+    /// When the schedule would fire.
+    pub rule: Arc<Rule>,
+    /// Fires after this.
+    pub from: Timestamp,
+    /// How many at most.
+    pub count: usize,
+}
+
+known_fields!(PreviewFields {
+    cron_expr = "cron_expr",
+    every = "every",
+    timezone = "timezone",
+    dst = "dst",
+    start_at = "start_at",
+    end_at = "end_at",
+    exclude = "exclude",
+    window = "window",
+    from = "from",
+    count = "count",
+});
+
+impl PreviewRequest {
+    /// Reads the question.
+    pub fn read(text: &str, now: Timestamp, zones: &TimeZoneDatabase, faults: &mut Faults) -> Option<Self> {
+        let at = &At::ROOT;
+        let fields: PreviewFields<'_> = read::body(text, at, faults)?;
+        // Without a schedule there is no id, and without an id no place in the window: it is only checked.
+        fields.window.and_then(|field| field.duration_within(0, FIRE_WINDOW_MS_MAX, at, faults));
+        let from = fields.from.and_then(|field| field.time(at, faults)).unwrap_or(now);
+        let count = fields.count.and_then(|field| field.whole(1, PREVIEW_COUNT_MAX as u64, at, faults));
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(PREVIEW_COUNT_DEFAULT);
+        let time = TimeFields {
+            cron_expr: fields.cron_expr,
+            every: fields.every,
+            timezone: fields.timezone,
+            dst: fields.dst,
+            start_at: fields.start_at,
+            end_at: fields.end_at,
+            exclude: fields.exclude,
+        };
+        let rule = Arc::new(read_rule(&time, None, (now, zones), at, faults)?);
+        Some(Self { rule, from, count })
+    }
+}

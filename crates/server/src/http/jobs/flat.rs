@@ -1,0 +1,87 @@
+//! Jobs and schedules submitted in the flat form: `schedule_type` says which of the two it is.
+
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use jiff::tz::TimeZone;
+use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_api::wire::flat_request::{Flat, FlatRequest};
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{OnConflict, Submitted};
+
+use super::submit::{conflict, submission};
+use crate::http::answer;
+use crate::http::app::{App, to_the_end};
+use crate::http::caller::{Caller, names_tenant};
+use crate::http::idempotency::header_key;
+use crate::http::jobs::change::whole;
+use crate::http::problem::{Problem, refuse_faults};
+use crate::http::schedules::check::Checker;
+use crate::http::schedules::create::make;
+
+/// Takes a job or a schedule in.
+pub(super) async fn submit(
+    app: &App,
+    caller: Caller,
+    headers: &HeaderMap,
+    text: &str,
+) -> Result<Response, Problem> {
+    let now = app.now();
+    let key = header_key(headers)?;
+    let FlatRequest { tenant, zone, what } =
+        whole(|faults| FlatRequest::read(text, now, app.engine.zones(), faults))?;
+    let mut faults = Faults::default();
+    let tenant = match tenant {
+        Some(tenant) if names_tenant(headers) && tenant != caller.tenant => {
+            let detail = "the header Tidewheel-Tenant is given too, and differs";
+            faults.add(Code::ConflictingFields, &At::ROOT.field("tenant_id"), detail);
+            tenant
+        }
+        Some(tenant) => tenant,
+        None => caller.tenant,
+    };
+    match what {
+        Flat::Recurring(request) => {
+            let mut checker = Checker::new(app, &tenant, now).with_cron_field("cron_expression");
+            checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+            refuse_faults(faults)?;
+            let edited = make(app, &tenant, *request, key, now).await??;
+            let next = edited.schedule.next.map(|next| next.fire_at);
+            Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
+        }
+        Flat::Once(request) => {
+            refuse_faults(faults)?;
+            let submission = submission(app, &tenant, *request, key, now);
+            let (id, run_at) = (submission.job.id, submission.job.status.due_at);
+            let engine = app.engine.clone();
+            let submitted = async move { engine.submit(vec![submission], OnConflict::KeepOthers).await };
+            let answers = to_the_end(submitted).await??;
+            match answers.first() {
+                Some(Submitted::New) => Ok(answered(true, &id.to_string(), Some(run_at), zone.rules())),
+                Some(Submitted::Duplicate(first)) => {
+                    Ok(answered(false, &first.to_string(), Some(first.run_at()), zone.rules()))
+                }
+                Some(Submitted::Conflict(first)) => Err(conflict(*first)),
+                None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
+            }
+        }
+    }
+}
+
+fn answered(is_new: bool, id: &str, next: Option<Timestamp>, zone: &TimeZone) -> Response {
+    let mut out = JsonWriter::with_capacity(128);
+    out.object(|out| {
+        out.key("job_id").text(id);
+        out.key("status").text("ACTIVE");
+        out.key("next_scheduled_run").text_or_null(next.map(|next| local(next, zone)).as_deref());
+    });
+    answer::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, out)
+}
+
+/// An instant as the zone's clock shows it, with its distance from UTC: `2026-06-07T09:00:00-04:00`.
+fn local(at: Timestamp, zone: &TimeZone) -> String {
+    match jiff::Timestamp::from_millisecond(at.as_ms()) {
+        Ok(instant) => instant.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        Err(_) => at.to_string(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Making up for a stretch of instants by hand.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use tidewheel_api::wire::schedule_request::{BACKFILL_COUNT_MAX, BackfillRequest};
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::job::Job;
+use tidewheel_core::schedule::{Dates, Schedule, ScheduleId, backfill_job, next_nominal};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{ScheduleCommand, ScheduleOrder};
+
+use super::create::give;
+use super::read::{calendar_of, find};
+use crate::http::answer;
+use crate::http::app::App;
+use crate::http::body::Text;
+use crate::http::caller::{Caller, SchedulePath};
+use crate::http::jobs::change::whole;
+use crate::http::problem::Problem;
+
+/// Jobs stored at once.
+const STEP_COUNT: usize = 500;
+
+/// `POST /v1/schedules/{id}/backfill`
+pub(crate) async fn backfill(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    body: Text,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    let now = app.now();
+    let request = whole(|faults| BackfillRequest::read(&body.text, now, faults))?;
+    let schedule = find(&app, &caller.tenant, id).await?;
+    let calendar = calendar_of(&app, &schedule).await?;
+    let mut stretch = Stretch { schedule: &schedule, calendar, request, now, count: 0, next: None };
+    stretch.next = stretch.after(request.from.plus_ms(-1));
+    let (mut stored, mut last_run_at) = (0, None);
+    while stretch.count < BACKFILL_COUNT_MAX {
+        let jobs = stretch.step();
+        let Some(last) = jobs.last() else { break };
+        last_run_at = Some(last.status.due_at);
+        stored += store(&app, &caller, id, jobs).await?;
+    }
+    let mut out = JsonWriter::with_capacity(256);
+    out.object(|out| {
+        out.key("count").count(stored);
+        out.key("duplicates").count(stretch.count - stored);
+        out.key("last_run_at").time(last_run_at);
+        out.key("next_from").time(stretch.next);
+    });
+    Ok(answer::json(StatusCode::OK, out))
+}
+
+async fn store(app: &App, caller: &Caller, id: ScheduleId, jobs: Vec<Job>) -> Result<usize, Problem> {
+    let command = ScheduleCommand::Backfill(jobs);
+    let order = ScheduleOrder { tenant: caller.tenant.clone(), id, if_version: None, command };
+    Ok(give(app, order).await??.jobs.len())
+}
+
+/// The instants to make up for.
+struct Stretch<'a> {
+    schedule: &'a Schedule,
+    calendar: Option<Dates>,
+    request: BackfillRequest,
+    now: Timestamp,
+    /// Instants dealt with.
+    count: usize,
+    /// The first that is not.
+    next: Option<Timestamp>,
+}
+
+impl Stretch<'_> {
+    fn after(&self, at: Timestamp) -> Option<Timestamp> {
+        let found = next_nominal(&self.schedule.definition.rule, self.calendar.as_ref(), at)?;
+        Some(found.fire_at).filter(|fire_at| *fire_at <= self.request.to)
+    }
+
+    /// Jobs for the next few instants; none at the end.
+    fn step(&mut self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        while jobs.len() < STEP_COUNT
+            && let Some(fire_at) = self.next
+        {
+            // Set for its own instant and moved from there: asked for again, it is the same job.
+            let (mut job, _) = backfill_job(self.schedule, fire_at, fire_at, self.now);
+            job.status.due_at = self.request.start_of(self.count, self.now);
+            jobs.push(job);
+            self.count += 1;
+            self.next = self.after(fire_at);
+        }
+        jobs
+    }
+}

@@ -1,0 +1,259 @@
+//! Making many schedules. The request is checked as a whole before anything is made; should a name or a key
+//! turn out to be taken after all, what the call has made is taken back.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
+use tidewheel_api::wire::query::{self, Query};
+use tidewheel_api::wire::schedule_request::ScheduleRequest;
+use tidewheel_api::wire::split::{SplitLimits, Splitter};
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::limits::BATCH_COUNT_MAX;
+use tidewheel_core::names::{Tenant, check_idempotency_key};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
+
+use super::check::Checker;
+use super::create::{creation, reader};
+use crate::engine::Engine;
+use crate::http::answer;
+use crate::http::app::{App, to_the_end};
+use crate::http::body::{Intake, is_lines};
+use crate::http::caller::Caller;
+use crate::http::idempotency::header_key;
+use crate::http::problem::{Problem, refuse_faults};
+
+/// The field that may hold the schedules, as it is written.
+const WRAPPER: &str = "\"schedules\"";
+/// Schedules made in one write.
+const ORDERS_COUNT_MAX: usize = 1_000;
+/// Faults told of one item when items are answered for one by one.
+const ITEM_FAULTS_MAX: usize = 5;
+/// About what one item of the answer takes.
+const ITEM_BYTES: usize = 64;
+
+type Answer = Result<Edited, ScheduleRefusal>;
+/// A request, and the key it is made under.
+type Keyed = (ScheduleRequest, Option<Arc<str>>);
+
+/// `POST /v1/schedules/batch`
+pub(crate) async fn many(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    RawQuery(text): RawQuery,
+    request: Request,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    let mut faults = Faults::default();
+    let query = Query::read(text.as_deref().unwrap_or_default(), query::BATCH, &mut faults);
+    refuse_faults(faults)?;
+    let key = header_key(request.headers())?;
+    let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
+    let splitter = if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
+    let mut splitter = splitter.wrapped_in(WRAPPER);
+    let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
+    let mut batch = Batch::new(&app, &caller.tenant, key, query.partial);
+    while let Some(bytes) = intake.next().await? {
+        if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
+            intake.discard().await;
+            return Err(fault.into());
+        }
+    }
+    splitter.finish(&mut |item| batch.add(item))?;
+    let prefix = if splitter.is_wrapped() { "/schedules" } else { "" };
+    batch.check().await?;
+    let Batch { items, faults, .. } = batch;
+    refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
+
+    let mut orders = Vec::with_capacity(items.len());
+    let mut problems = Vec::with_capacity(items.len());
+    for item in items {
+        match item {
+            Ok(order) => {
+                orders.push(*order);
+                problems.push(None);
+            }
+            Err(problem) => problems.push(Some(problem)),
+        }
+    }
+    let engine = app.engine.clone();
+    let answers = to_the_end(async move { make(&engine, orders, query.partial).await }).await??;
+    drop(intake);
+    if !query.partial {
+        refuse_refused(&answers).map_err(|problem| problem.under(prefix))?;
+    }
+    Ok(answer_each(problems, answers, query.partial))
+}
+
+/// Makes schedules; unless some may be refused, all of them or none.
+async fn make(
+    engine: &Engine,
+    orders: Vec<ScheduleOrder>,
+    partial: bool,
+) -> Result<Vec<Answer>, tidewheel_store::Error> {
+    let mut answers = Vec::with_capacity(orders.len());
+    let mut orders = orders.into_iter();
+    loop {
+        let some: Vec<_> = orders.by_ref().take(ORDERS_COUNT_MAX).collect();
+        if some.is_empty() {
+            break;
+        }
+        answers.extend(engine.edit_schedules(some).await?);
+        if !partial && answers.iter().any(Result::is_err) {
+            break;
+        }
+    }
+    if !partial && answers.iter().any(Result::is_err) {
+        let made = answers.iter().flatten().filter(|edited| edited.changed);
+        let taken_back: Vec<ScheduleOrder> = made
+            .map(|edited| ScheduleOrder {
+                tenant: edited.schedule.tenant.clone(),
+                id: edited.schedule.id,
+                if_version: None,
+                command: ScheduleCommand::Delete,
+            })
+            .collect();
+        engine.edit_schedules(taken_back).await?;
+    }
+    Ok(answers)
+}
+
+/// The schedules read so far.
+struct Batch<'a> {
+    app: &'a App,
+    tenant: &'a Tenant,
+    now: Timestamp,
+    key: Option<Arc<str>>,
+    partial: bool,
+    requests: Vec<Result<Keyed, Problem>>,
+    /// What is wrong with the whole.
+    faults: Faults,
+    items: Vec<Result<Box<ScheduleOrder>, Problem>>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(app: &'a App, tenant: &'a Tenant, key: Option<Arc<str>>, partial: bool) -> Self {
+        let (requests, items) = (Vec::new(), Vec::new());
+        Self { app, tenant, now: app.now(), key, partial, requests, faults: Faults::default(), items }
+    }
+
+    fn add(&mut self, item: &[u8]) {
+        let index = self.requests.len();
+        let place = At::ROOT.item(index);
+        if self.partial {
+            let mut faults = Faults::default();
+            let request = self.read(item, index, &At::ROOT, &mut faults);
+            self.requests
+                .push(request.ok_or_else(|| Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX)));
+            return;
+        }
+        let mut faults = std::mem::take(&mut self.faults);
+        let request = self.read(item, index, &place, &mut faults);
+        self.faults = faults;
+        // Without a request there is a fault, and then nothing is made at all.
+        let refused = || Problem::new(Code::Internal, "a schedule was refused without a reason");
+        self.requests.push(request.ok_or_else(refused));
+    }
+
+    fn read(&self, item: &[u8], index: usize, at: &At<'_>, faults: &mut Faults) -> Option<Keyed> {
+        let Ok(text) = std::str::from_utf8(item) else {
+            faults.add(Code::MalformedJson, at, "the schedule is not UTF-8");
+            return None;
+        };
+        let request = reader(self.app, self.now).read(text, at, faults)?;
+        let own = request.definition.idempotency_key.clone();
+        let key = own.or_else(|| self.key.as_ref().map(|key| Arc::from(format!("{key}:{index}"))));
+        if let Some(Err(fault)) = key.as_deref().map(check_idempotency_key) {
+            faults.add(
+                Code::InvalidValue,
+                at,
+                format!("the header Idempotency-Key with `:{index}`: {fault}"),
+            );
+            return None;
+        }
+        Some((request, key))
+    }
+
+    /// Checks all of them, and turns them into orders.
+    async fn check(&mut self) -> Result<(), Problem> {
+        let mut checker = Checker::new(self.app, self.tenant, self.now);
+        for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
+            let (request, key) = match request {
+                Ok(request) => request,
+                Err(problem) => {
+                    self.items.push(Err(problem));
+                    continue;
+                }
+            };
+            let place = At::ROOT.item(index);
+            let mut faults = Faults::default();
+            if self.partial {
+                checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+            } else {
+                checker.check(&request.definition, None, &place, &mut self.faults).await?;
+            }
+            self.items.push(if faults.is_empty() {
+                Ok(Box::new(creation(self.app, self.tenant, request, key, self.now)))
+            } else {
+                Err(Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX))
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What is taken after all, for each item it concerns.
+fn refuse_refused(answers: &[Answer]) -> Result<(), Problem> {
+    let mut faults = Faults::default();
+    for (index, answer) in answers.iter().enumerate() {
+        if let Err(refusal) = answer {
+            let Fault { code, pointer, detail } = Problem::from(refusal.clone()).into_fault();
+            let item = At::ROOT.item(index);
+            match pointer.strip_prefix('/') {
+                Some(field) => faults.add(code, &item.field(field), detail),
+                None => faults.add(code, &item, detail),
+            }
+        }
+    }
+    refuse_faults(faults)
+}
+
+fn answer_each(problems: Vec<Option<Problem>>, answers: Vec<Answer>, partial: bool) -> Response {
+    let mut answers = answers.into_iter();
+    let (mut taken, mut refused) = (0, 0);
+    let mut out = JsonWriter::with_capacity(ITEM_BYTES * problems.len() + 64);
+    out.object(|out| {
+        out.key("schedules").array(|out| {
+            for problem in problems {
+                let problem = match problem {
+                    Some(problem) => problem,
+                    None => match answers.next() {
+                        Some(Ok(edited)) => {
+                            taken += 1;
+                            out.object(|out| {
+                                out.key("id").plain(edited.schedule.id);
+                                out.key("duplicate").boolean(!edited.changed);
+                            });
+                            continue;
+                        }
+                        Some(Err(refusal)) => Problem::from(refusal),
+                        None => Problem::new(Code::Internal, "the store did not answer for the schedule"),
+                    },
+                };
+                refused += 1;
+                out.object(|out| {
+                    out.key("error");
+                    problem.write(out);
+                });
+            }
+        });
+        out.key("count").count(taken);
+        if partial {
+            out.key("refused").count(refused);
+        }
+    });
+    answer::json(if taken > 0 || !partial { StatusCode::CREATED } else { StatusCode::OK }, out)
+}

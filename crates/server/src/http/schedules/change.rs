@@ -1,0 +1,219 @@
+//! Changing schedules that exist.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_api::wire::schedule_request::ScheduleRequest;
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::schedule::{Schedule, ScheduleId, check_name};
+use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
+
+use super::check::Checker;
+use super::create::{give, make, reader, shown};
+use super::read::find;
+use super::version::{Wanted, only_new, stale};
+use crate::http::answer;
+use crate::http::app::App;
+use crate::http::body::Text;
+use crate::http::caller::{Caller, NamePath, SchedulePath};
+use crate::http::jobs::change::whole;
+use crate::http::problem::{Problem, refuse_faults};
+
+/// How often a change is worked out anew because another came in between.
+const TRIES_MAX: usize = 5;
+
+/// `PATCH /v1/schedules/{id}`
+pub(crate) async fn amend(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    headers: HeaderMap,
+    body: Text,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    let wanted = Wanted::of(&headers);
+    for _ in 0..TRIES_MAX {
+        let current = find(&app, &caller.tenant, id).await?;
+        wanted.check(&current)?;
+        let request = whole(|faults| reader(&app, app.now()).change(&body.text, &current, faults))?;
+        check(&app, &request, &current).await?;
+        match change(&app, &current, request).await? {
+            Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
+            result => return Ok(shown(StatusCode::OK, &result?, None)),
+        }
+    }
+    Err(busy())
+}
+
+/// `PUT /v1/schedules/by-name/{name}`
+pub(crate) async fn put(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    NamePath(name): NamePath,
+    headers: HeaderMap,
+    body: Text,
+) -> Result<Response, Problem> {
+    app.check_open()?;
+    check_name(&name).map_err(|fault| Problem::new(Code::InvalidValue, fault.to_string()))?;
+    let (name, wanted) = (Arc::from(name), Wanted::of(&headers));
+    for _ in 0..TRIES_MAX {
+        let now = app.now();
+        let request = whole(|faults| reader(&app, now).read_named(&body.text, &name, faults))?;
+        let current = match app.engine.store().find_schedule(&caller.tenant, &name).await? {
+            Some(id) => app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten(),
+            None => None,
+        };
+        let Some(current) = current else {
+            if wanted != Wanted::Any {
+                return Err(Problem::new(Code::StaleVersion, "there is no schedule of that name"));
+            }
+            let mut faults = Faults::default();
+            let mut checker = Checker::new(&app, &caller.tenant, now);
+            checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+            refuse_faults(faults)?;
+            match make(&app, &caller.tenant, request, None, now).await? {
+                Err(ScheduleRefusal::NameTaken(_)) => continue,
+                edited => return Ok(created(&edited?)),
+            }
+        };
+        if only_new(&headers) {
+            return Err(stale(current.version));
+        }
+        wanted.check(&current)?;
+        check(&app, &request, &current).await?;
+        match change(&app, &current, request).await? {
+            Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
+            Err(ScheduleRefusal::NotFound) => {}
+            result => return Ok(shown(StatusCode::OK, &result?, None)),
+        }
+    }
+    Err(busy())
+}
+
+/// `DELETE /v1/schedules/{id}`
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    order(&app, &caller, id, &headers, ScheduleCommand::Delete).await?;
+    Ok(answer::no_content())
+}
+
+/// `POST /v1/schedules/{id}/pause`
+pub(crate) async fn pause(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Pause).await?;
+    Ok(shown(StatusCode::OK, &edited.schedule, None))
+}
+
+/// `POST /v1/schedules/{id}/resume`
+pub(crate) async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Resume).await?;
+    Ok(shown(StatusCode::OK, &edited.schedule, None))
+}
+
+/// `POST /v1/schedules/{id}/trigger`
+pub(crate) async fn trigger(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    SchedulePath(id): SchedulePath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Trigger).await?;
+    let Some(job) = edited.jobs.last() else {
+        return Err(Problem::new(Code::Internal, "the schedule was triggered, but made no job"));
+    };
+    let mut out = JsonWriter::with_capacity(256);
+    out.object(|out| {
+        out.key("job_id").plain(job.id);
+        out.key("schedule_id").plain(id);
+        out.key("state").text(job.status.state.as_str());
+        out.key("run_at").plain(job.status.due_at);
+    });
+    Ok(located(answer::json(StatusCode::CREATED, out), &format!("/v1/jobs/{}", job.id)))
+}
+
+/// Refuses a change that the tenant's limits or calendars do not allow.
+async fn check(app: &App, request: &ScheduleRequest, current: &Schedule) -> Result<(), Problem> {
+    let mut faults = Faults::default();
+    let mut checker = Checker::new(app, &current.tenant, app.now());
+    checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
+    refuse_faults(faults)
+}
+
+/// Makes a schedule what is asked for, step by step; each step is for what the one before left.
+async fn change(
+    app: &App,
+    current: &Schedule,
+    request: ScheduleRequest,
+) -> Result<Result<Schedule, ScheduleRefusal>, Problem> {
+    let ScheduleRequest { name, paused, definition } = request;
+    let update = ScheduleCommand::Update { definition: Box::new(definition), name };
+    // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
+    let commands = match paused {
+        Some(true) => vec![ScheduleCommand::Pause, update],
+        Some(false) => vec![update, ScheduleCommand::Resume],
+        None => vec![update],
+    };
+    let mut schedule = current.clone();
+    for command in commands {
+        let (tenant, id, if_version) = (schedule.tenant.clone(), schedule.id, Some(schedule.version));
+        match give(app, ScheduleOrder { tenant, id, if_version, command }).await? {
+            Ok(edited) => schedule = edited.schedule,
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(schedule))
+}
+
+/// Gives one order for the version the caller means.
+async fn order(
+    app: &App,
+    caller: &Caller,
+    id: ScheduleId,
+    headers: &HeaderMap,
+    command: ScheduleCommand,
+) -> Result<Edited, Problem> {
+    app.check_open()?;
+    let wanted = Wanted::of(headers);
+    let if_version = if wanted.is_certain() {
+        let current = find(app, &caller.tenant, id).await?;
+        wanted.check(&current)?;
+        Some(current.version)
+    } else {
+        None
+    };
+    let order = ScheduleOrder { tenant: caller.tenant.clone(), id, if_version, command };
+    Ok(give(app, order).await??)
+}
+
+fn created(edited: &Edited) -> Response {
+    let response = shown(StatusCode::CREATED, &edited.schedule, None);
+    located(response, &format!("/v1/schedules/{}", edited.schedule.id))
+}
+
+fn located(mut response: Response, path: &str) -> Response {
+    if let Ok(location) = HeaderValue::try_from(path) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+fn busy() -> Problem {
+    Problem::new(Code::StaleVersion, "others keep changing the schedule; try again")
+}

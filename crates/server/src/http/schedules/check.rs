@@ -1,0 +1,84 @@
+//! What only the tenant's limits and calendars can tell of a schedule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::{self, Dates, Definition, Rule};
+use tidewheel_core::time::Timestamp;
+
+use crate::http::app::App;
+use crate::http::problem::Problem;
+
+/// Fields that decide when a schedule fires.
+const RULE_FIELDS: &[&str] =
+    &["cron_expr", "every", "end_at", "exclude", "exclude.dates", "exclude.calendar"];
+
+/// Checks schedules of one tenant. Calendars are read once for all of them.
+pub(crate) struct Checker<'a> {
+    app: &'a App,
+    tenant: &'a Tenant,
+    now: Timestamp,
+    calendars: BTreeMap<Arc<str>, Option<Arc<Dates>>>,
+    /// What the field of a cron expression is called.
+    cron_field: &'static str,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(app: &'a App, tenant: &'a Tenant, now: Timestamp) -> Self {
+        Self { app, tenant, now, calendars: BTreeMap::new(), cron_field: "cron_expr" }
+    }
+
+    /// For requests in which the cron expression's field has this name.
+    pub(crate) fn with_cron_field(self, cron_field: &'static str) -> Self {
+        Self { cron_field, ..self }
+    }
+
+    /// The dates of the calendar a rule names; notes a fault if there is none of that name.
+    pub(super) async fn calendar(
+        &mut self,
+        rule: &Rule,
+        at: &At<'_>,
+        faults: &mut Faults,
+    ) -> Result<Option<Arc<Dates>>, Problem> {
+        let Some(name) = &rule.exclude.calendar else { return Ok(None) };
+        if !self.calendars.contains_key(name) {
+            let dates = self.app.engine.store().calendar(self.tenant, name).await?;
+            self.calendars.insert(Arc::clone(name), dates.map(Arc::new));
+        }
+        let dates = self.calendars.get(name).cloned().flatten();
+        if dates.is_none() {
+            let detail = format!("there is no calendar {name:?}; create it first");
+            faults.add(Code::UnknownCalendar, &at.field("exclude"), detail);
+        }
+        Ok(dates)
+    }
+
+    /// Notes what is wrong with a definition that takes the place of `current`. What was so before is not
+    /// held against it: limits may have changed, and instants have passed.
+    pub(crate) async fn check(
+        &mut self,
+        definition: &Definition,
+        current: Option<&Definition>,
+        at: &At<'_>,
+        faults: &mut Faults,
+    ) -> Result<(), Problem> {
+        let calendar = self.calendar(&definition.rule, at, faults).await?;
+        let interval_ms_min = self.app.min_interval_ms(self.tenant);
+        let keeps_rule = current.is_some_and(|current| current.rule == definition.rule);
+        for fault in schedule::check(definition, calendar.as_deref(), interval_ms_min, self.now) {
+            if keeps_rule && RULE_FIELDS.contains(&fault.field) {
+                continue;
+            }
+            // An interval that is too long has been refused before.
+            let is_interval = matches!(fault.field, "cron_expr" | "every");
+            let code = if is_interval { Code::IntervalTooShort } else { Code::InvalidValue };
+            let field = if fault.field == "cron_expr" { self.cron_field } else { fault.field };
+            // The part before a dot is what was sent for certain: short forms have no more.
+            let field = field.split('.').next().unwrap_or(field);
+            faults.add(code, &at.field(field), fault.detail);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! When a schedule would fire. Nothing is created, so no limit on how often applies.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use tidewheel_api::wire::fault::{At, Faults};
+use tidewheel_api::wire::schedule_request::PreviewRequest;
+use tidewheel_api::wire::schedule_write;
+use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::schedule::nominals;
+use tidewheel_core::time::Timestamp;
+
+use super::check::Checker;
+use crate::http::answer;
+use crate::http::app::App;
+use crate::http::body::Text;
+use crate::http::caller::Caller;
+use crate::http::jobs::change::whole;
+use crate::http::problem::{Problem, refuse_faults};
+
+/// `POST /v1/schedules/preview`
+pub(crate) async fn preview(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    body: Text,
+) -> Result<Response, Problem> {
+    let now = app.now();
+    let request = whole(|faults| PreviewRequest::read(&body.text, now, app.engine.zones(), faults))?;
+    let mut faults = Faults::default();
+    let mut checker = Checker::new(&app, &caller.tenant, now);
+    let calendar = checker.calendar(&request.rule, &At::ROOT, &mut faults).await?;
+    refuse_faults(faults)?;
+    let mut out = JsonWriter::with_capacity(128 * request.count + 64);
+    out.object(|out| {
+        out.key("fires").array(|out| {
+            let fires = nominals(&request.rule, calendar.as_deref(), request.from, Timestamp::MAX);
+            for fire in fires.take(request.count) {
+                // The place in a window is the schedule's own, and there is none yet.
+                schedule_write::fire(out, fire.fire_at, fire.fire_at, fire.note);
+            }
+        });
+    });
+    Ok(answer::json(StatusCode::OK, out))
+}

@@ -1,0 +1,107 @@
+//! Batches of schedules over HTTP: their three forms, all or nothing, item by item.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod http_harness;
+
+use http_harness::Api;
+use serde_json::{Value, json};
+
+async fn count(api: &Api) -> usize {
+    api.get("/v1/schedules?limit=1000").await.json()["items"].as_array().unwrap().len()
+}
+
+fn named(name: &str) -> Value {
+    json!({"every": "1h", "name": name})
+}
+
+#[tokio::test]
+async fn all_three_forms_are_taken_in_the_order_sent() {
+    let api = Api::new().await;
+    for (form, kind) in ["array", "object", "lines"].iter().zip([
+        "application/json",
+        "application/json",
+        "application/x-ndjson",
+    ]) {
+        let names: Vec<_> = (0..3).map(|n| format!("{form}-{n}")).collect();
+        let schedules: Vec<_> = names.iter().map(|name| named(name)).collect();
+        let body = match *form {
+            "array" => json!(schedules).to_string(),
+            "object" => json!({"schedules": schedules}).to_string(),
+            _ => schedules.iter().map(|schedule| format!("{schedule}\n")).collect(),
+        };
+        let answer = api.call("POST", "/v1/schedules/batch", &[("content-type", kind)], body).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let answer = answer.json();
+        assert_eq!(answer["count"], 3);
+        for (item, name) in answer["schedules"].as_array().unwrap().iter().zip(names) {
+            let made = api.get(&format!("/v1/schedules/{}", item["id"].as_str().unwrap())).await.json();
+            assert_eq!((&made["name"], &item["duplicate"]), (&json!(name), &json!(false)));
+        }
+    }
+    assert_eq!(count(&api).await, 9);
+    let empty = api.post("/v1/schedules/batch", &json!([])).await;
+    assert_eq!((empty.status.as_u16(), empty.json()), (201, json!({"schedules": [], "count": 0})));
+}
+
+#[tokio::test]
+async fn one_fault_or_one_name_that_is_taken_keeps_all_out() {
+    let api = Api::new().await;
+    let batch = json!({"schedules": [named("a"), {"every": "1s"}, {"cron_expr": "x"}]});
+    let problem = api.post("/v1/schedules/batch", &batch).await.problem(422, "invalid_request");
+    let pointers: Vec<_> =
+        problem["errors"].as_array().unwrap().iter().map(|fault| &fault["pointer"]).collect();
+    assert_eq!(pointers, ["/schedules/2/cron_expr", "/schedules/1/every"]);
+    assert_eq!(count(&api).await, 0);
+
+    assert_eq!(api.post("/v1/schedules", &named("b")).await.status, 201);
+    let taken = api.post("/v1/schedules/batch", &json!([named("a"), named("b"), named("c")])).await;
+    assert_eq!(taken.problem(409, "name_taken")["errors"][0]["pointer"], "/1/name");
+    assert_eq!(count(&api).await, 1, "what was made is taken back");
+    assert_eq!(api.get("/v1/jobs/count").await.json()["count"], 1);
+    let twice = api.post("/v1/schedules/batch", &json!([named("d"), named("d")])).await;
+    twice.problem(409, "name_taken");
+    assert_eq!(count(&api).await, 1);
+}
+
+#[tokio::test]
+async fn with_partial_each_item_is_answered_for() {
+    let api = Api::new().await;
+    let batch = json!([named("a"), {"every": "1s"}, named("a"), {"nope": 1}]);
+    let answer = api.post("/v1/schedules/batch?partial=true", &batch).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let answer = answer.json();
+    assert_eq!((&answer["count"], &answer["refused"]), (&json!(1), &json!(3)));
+    let codes: Vec<_> =
+        answer["schedules"].as_array().unwrap().iter().map(|item| &item["error"]["code"]).collect();
+    assert_eq!(
+        codes,
+        [&Value::Null, &json!("interval_too_short"), &json!("name_taken"), &json!("invalid_request")]
+    );
+    let none = api.post("/v1/schedules/batch?partial=true", &json!([named("a")])).await;
+    assert_eq!((none.status.as_u16(), &none.json()["count"]), (200, &json!(0)));
+}
+
+#[tokio::test]
+async fn a_batch_that_is_sent_again_makes_nothing_twice() {
+    let api = Api::new().await;
+    let batch = json!([named("a"), {"every": "2h", "idempotency_key": "own"}]).to_string();
+    let send = || api.call("POST", "/v1/schedules/batch", &[("idempotency-key", "k")], batch.clone());
+    let (first, again) = (send().await.json(), send().await.json());
+    for (first, again) in
+        first["schedules"].as_array().unwrap().iter().zip(again["schedules"].as_array().unwrap())
+    {
+        assert_eq!((&first["id"], &again["duplicate"]), (&again["id"], &json!(true)));
+    }
+    assert_eq!(count(&api).await, 2);
+}
+
+#[tokio::test]
+async fn ten_thousand_are_taken_and_one_more_is_not() {
+    let api = Api::new().await;
+    let mut lines = "{\"every\":\"1h\"}\n".repeat(10_000);
+    let answer = api.call("POST", "/v1/schedules/batch", &[], lines.clone()).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["count"]), (201, &json!(10_000)));
+    lines.push_str("{\"every\":\"1h\"}\n");
+    api.call("POST", "/v1/schedules/batch", &[], lines).await.problem(413, "batch_too_large");
+}

@@ -1,0 +1,119 @@
+//! Previews over HTTP: the table of known answers, and what is refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod http_harness;
+
+use http_harness::Api;
+use serde_json::{Value, json};
+use tidewheel_core::time::Timestamp;
+
+fn fires(answer: &Value) -> Vec<Timestamp> {
+    answer["fires"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fire| fire["fire_at"].as_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_case_of_the_table_has_its_answer() {
+    let api = Api::new().await;
+    let table = include_str!("../../core/tests/data/cron.jsonl");
+    let mut refused = 0;
+    for line in table.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let asked =
+            json!({"cron_expr": case["expr"], "timezone": case["tz"], "from": case["from"], "count": 5});
+        match case["error"].as_str() {
+            Some(kind) => {
+                let code = if kind == "zone" { "invalid_timezone" } else { "invalid_cron" };
+                let answer = api.post("/v1/schedules/preview", &asked).await;
+                assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (422, &json!(code)), "{case}");
+                refused += 1;
+            }
+            None => {
+                let skipped = case.get("next_gap_skipped").filter(|next| !next.is_null());
+                let runs = [("next_valid", &case["next"]), ("skip", skipped.unwrap_or(&case["next"]))];
+                for (gap, wanted) in runs {
+                    let wanted: Vec<Timestamp> = wanted
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|at| at.as_str().unwrap().parse().unwrap())
+                        .collect();
+                    let mut asked = asked.clone();
+                    asked["dst"] = json!({"gap": gap});
+                    asked["count"] = json!(wanted.len());
+                    let answer = api.post("/v1/schedules/preview", &asked).await;
+                    assert_eq!(answer.status, 200, "{case}: {answer:?}");
+                    assert_eq!(fires(&answer.json()), wanted, "{case}");
+                }
+            }
+        }
+    }
+    assert!(refused > 20);
+}
+
+#[tokio::test]
+async fn a_preview_says_why_a_fire_is_where_it_is() {
+    let api = Api::new().await;
+    let first = async |body: Value| api.post("/v1/schedules/preview", &body).await.json()["fires"][0].clone();
+    let gap = first(
+        json!({"cron_expr": "30 2 * * *", "timezone": "Europe/Berlin", "from": "2026-03-28T12:00:00Z"}),
+    );
+    assert_eq!(
+        gap.await,
+        json!({"fire_at": "2026-03-29T01:00:00.000Z", "run_at": "2026-03-29T01:00:00.000Z", "note": "dst_gap"})
+    );
+    let fold = first(
+        json!({"cron_expr": "30 2 * * *", "timezone": "Europe/Berlin", "from": "2026-10-24T12:00:00Z"}),
+    );
+    assert_eq!(fold.await["note"], "dst_fold");
+    let rolled = first(json!({"cron_expr": "0 9 25 12 *", "from": "2026-12-01T00:00:00Z",
+        "exclude": {"dates": ["2026-12-25"], "roll": "next_business_day"}}));
+    let rolled = rolled.await;
+    assert_eq!((&rolled["fire_at"], &rolled["note"]), (&json!("2026-12-28T09:00:00.000Z"), &json!("rolled")));
+    let every =
+        first(json!({"every": "5s", "start_at": "2026-12-01T00:00:02Z", "from": "2026-12-01T00:00:02Z"}));
+    assert_eq!(every.await["fire_at"], "2026-12-01T00:00:07.000Z", "`from` is excluded");
+}
+
+#[tokio::test]
+async fn a_preview_makes_nothing_and_has_its_own_bounds() {
+    let api = Api::new().await;
+    let asked = |more: Value| {
+        let mut body = json!({"cron_expr": "* * * * * *"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let answer = api.post("/v1/schedules/preview", &asked(json!({}))).await.json();
+    assert_eq!(fires(&answer).len(), 5, "no minimum interval applies, and five is the default");
+    assert!(fires(&answer)[0] > api.engine.clock().now().plus_ms(-60_000));
+    let many = api.post("/v1/schedules/preview", &asked(json!({"count": 1000}))).await.json();
+    assert_eq!(fires(&many).len(), 1_000);
+    let ended = asked(json!({"from": "2026-01-01T00:00:00Z", "end_at": "2026-01-01T00:00:02Z"}));
+    assert_eq!(fires(&api.post("/v1/schedules/preview", &ended).await.json()).len(), 2);
+    for (body, code, pointer, word) in [
+        (asked(json!({"count": 1001})), "invalid_value", "/count", "1000"),
+        (asked(json!({"count": 0})), "invalid_value", "/count", "1"),
+        (asked(json!({"from": "now"})), "invalid_time", "/from", "RFC 3339"),
+        (asked(json!({"every": "1h"})), "conflicting_fields", "/every", "cron_expr"),
+        (asked(json!({"payload": 1})), "unknown_field", "/payload", "nearest"),
+        (json!({}), "missing_field", "/cron_expr", "every"),
+        (json!({"cron_expr": "0 25 * * *"}), "invalid_cron", "/cron_expr", "at byte 2"),
+        (
+            json!({"cron_expr": "@daily", "timezone": "Europe/Pari"}),
+            "invalid_timezone",
+            "/timezone",
+            "Europe/Paris",
+        ),
+    ] {
+        let problem = api.post("/v1/schedules/preview", &body).await.problem(422, code);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}");
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{body}: {problem}");
+    }
+    assert_eq!(api.get("/v1/schedules").await.json()["items"], json!([]));
+    assert_eq!(api.get("/v1/jobs/count").await.json()["count"], 0);
+}

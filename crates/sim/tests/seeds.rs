@@ -1,0 +1,121 @@
+//! Runs many seeds, each a whole run with faults, and judges them. One seed again:
+//! `TIDEWHEEL_SIM_SEED=7 cargo test -p tidewheel-sim --test seeds`, or with its whole record
+//! `cargo run -p tidewheel-sim -- --seed 7 --verbose`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidewheel_sim::history::Event;
+use tidewheel_sim::plan::Plan;
+use tidewheel_sim::report;
+use tidewheel_sim::run::{Run, run};
+
+const SEEDS: u64 = 200;
+
+/// What all seeds together came to, to tell a run that proves something from one that does not.
+#[derive(Default)]
+struct Tally {
+    submitted: usize,
+    acknowledged: usize,
+    repeated: usize,
+    starts: usize,
+    granted: usize,
+    refused: usize,
+    crashed: usize,
+    drained: usize,
+    faults: usize,
+}
+
+impl Tally {
+    fn add(&mut self, run: &Run) {
+        for entry in &run.entries {
+            match &entry.event {
+                Event::Submitting(_) => self.submitted += 1,
+                Event::Taken { .. } => self.acknowledged += 1,
+                Event::Known { .. } => self.repeated += 1,
+                Event::Started(_) => self.starts += 1,
+                Event::Granted { .. } => self.granted += 1,
+                Event::Refused { .. } => self.refused += 1,
+                Event::ServerGone { drained: false } => self.crashed += 1,
+                Event::ServerGone { drained: true } => self.drained += 1,
+                Event::Fault(..) => self.faults += 1,
+                Event::SubmitUnclear { .. }
+                | Event::Wishing { .. }
+                | Event::Declined { .. }
+                | Event::Reporting { .. }
+                | Event::Accepted { .. }
+                | Event::ServerUp
+                | Event::FaultsOver
+                | Event::Overdue { .. }
+                | Event::Held { .. }
+                | Event::TooManyPushes { .. } => {}
+            }
+        }
+    }
+}
+
+fn wanted() -> Vec<u64> {
+    match std::env::var("TIDEWHEEL_SIM_SEED") {
+        Ok(seed) => vec![seed.parse().expect("TIDEWHEEL_SIM_SEED is a number")],
+        Err(_) => (0..SEEDS).collect(),
+    }
+}
+
+#[test]
+fn every_promise_holds_in_every_seed() {
+    let seeds = wanted();
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let results: Vec<(Tally, String)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut tally, mut failures) = (Tally::default(), String::new());
+                    while let Some(seed) =
+                        seeds.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap())
+                    {
+                        let run = run(Plan::of(*seed)).expect("a runtime");
+                        tally.add(&run);
+                        failures.push_str(&report::violations(&run));
+                    }
+                    (tally, failures)
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("no seed panics")).collect()
+    });
+    let failures: String = results.iter().map(|(_, failures)| failures.as_str()).collect();
+    assert!(failures.is_empty(), "{failures}");
+    if seeds.len() > 1 {
+        prove_something(&results.into_iter().map(|(tally, _)| tally).collect::<Vec<_>>());
+    }
+}
+
+/// A checker that sees nothing happen has nothing to say.
+fn prove_something(tallies: &[Tally]) {
+    let sum = |field: fn(&Tally) -> usize| tallies.iter().map(field).sum::<usize>();
+    let submitted = sum(|tally| tally.submitted);
+    assert!(sum(|tally| tally.acknowledged) * 2 > submitted, "most submissions are acknowledged");
+    for (count, least, what) in [
+        (submitted, 20_000, "jobs submitted"),
+        (sum(|tally| tally.starts), 20_000, "attempts"),
+        (sum(|tally| tally.repeated), 500, "submissions repeated under their key"),
+        (sum(|tally| tally.granted), 2_000, "wishes granted"),
+        (sum(|tally| tally.refused), 100, "stale reports"),
+        (sum(|tally| tally.crashed), 200, "crashes"),
+        (sum(|tally| tally.drained), 50, "drains"),
+        (sum(|tally| tally.faults), 200, "other faults"),
+    ] {
+        assert!(count >= least, "{count} {what}, at least {least} expected");
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    let (first, second) = (run(Plan::of(3)).unwrap(), run(Plan::of(3)).unwrap());
+    assert_eq!(first.entries.len(), second.entries.len());
+    for (a, b) in first.entries.iter().zip(&second.entries) {
+        assert_eq!(a, b);
+    }
+}

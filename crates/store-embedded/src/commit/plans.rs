@@ -1,0 +1,208 @@
+//! Schedules in a group: what its requests have read of them and done to them so far.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::{Dates, Entry, Schedule, ScheduleId};
+use tidewheel_store::LedgerCursor;
+
+use super::known::{Known, ScheduleKey};
+use crate::kv::{Batch, Day, Keyspace};
+use crate::schedule_counts::ScheduleDeltas;
+use crate::schedule_record::Stored;
+use crate::{keys, ledger, rules, versioned};
+
+/// A name of a tenant's choice.
+type Name = (Tenant, Arc<str>);
+
+#[derive(Default)]
+pub(super) struct Plans {
+    slots: Vec<Slot>,
+    index: FxHashMap<ScheduleKey, usize>,
+    names: FxHashMap<Name, Option<ScheduleId>>,
+    /// Names in the order they were given or taken away, to be written.
+    names_set: Vec<Name>,
+    /// Those that were changed; the last change of one counts.
+    calendars: Vec<(Name, Option<Arc<Dates>>)>,
+    entries: Vec<(Day, Vec<u8>, Vec<u8>)>,
+    /// Creation keys that run out on another day than they did, and when that was.
+    moved_keys: Vec<(Name, Day)>,
+}
+
+/// One schedule in the group.
+struct Slot {
+    key: ScheduleKey,
+    /// Whether it was there before the group.
+    existed: bool,
+    /// As it is now; `None` when there is no such schedule.
+    stored: Option<Arc<Stored>>,
+    changed: bool,
+}
+
+impl Plans {
+    pub(super) fn is_known(&self, key: &ScheduleKey) -> bool {
+        self.index.contains_key(key)
+    }
+
+    /// Notes a schedule as it was before the group.
+    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Arc<Stored>>) {
+        self.index.insert(key.clone(), self.slots.len());
+        self.slots.push(Slot { key, existed: stored.is_some(), stored, changed: false });
+    }
+
+    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
+        self.index.get(key).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.stored.as_deref())
+    }
+
+    /// Makes the schedule what it is now; a new one's ledger begins with the entry `next_entry`. Answers about
+    /// how much is to be written.
+    pub(super) fn put(&mut self, schedule: Schedule, next_entry: u64) -> usize {
+        let key = ScheduleKey { tenant: schedule.tenant.clone(), id: schedule.id };
+        let old = self.get(&key);
+        let old_name = old.and_then(|old| old.schedule.name.clone());
+        let stored = match old {
+            Some(old) if Arc::ptr_eq(&old.schedule.definition, &schedule.definition) => {
+                Stored { schedule, definition: old.definition.clone(), first_entry: old.first_entry }
+            }
+            Some(old) => Stored::new(schedule, old.first_entry),
+            None => Stored::new(schedule, next_entry),
+        };
+        self.rename(&key, old_name, stored.schedule.name.clone());
+        let bytes = stored.definition.len() + 128;
+        self.set(key, Some(stored));
+        bytes
+    }
+
+    pub(super) fn remove(&mut self, key: ScheduleKey) {
+        let old_name = self.get(&key).and_then(|old| old.schedule.name.clone());
+        self.rename(&key, old_name, None);
+        self.set(key, None);
+    }
+
+    fn set(&mut self, key: ScheduleKey, stored: Option<Stored>) {
+        if let Some(slot) = self.index.get(&key).and_then(|at| self.slots.get_mut(*at)) {
+            slot.stored = stored.map(Arc::new);
+            slot.changed = true;
+        }
+    }
+
+    fn rename(&mut self, key: &ScheduleKey, old: Option<Arc<str>>, new: Option<Arc<str>>) {
+        if old == new {
+            return;
+        }
+        for (name, holder) in [(old, None), (new, Some(key.id))] {
+            let Some(name) = name else { continue };
+            let name = (key.tenant.clone(), name);
+            self.names_set.push(name.clone());
+            self.names.insert(name, holder);
+        }
+    }
+
+    /// Who has a name; `None` if the group does not know yet.
+    pub(super) fn holder(&self, name: &Name) -> Option<Option<ScheduleId>> {
+        self.names.get(name).copied()
+    }
+
+    /// Notes who had a name before the group.
+    pub(super) fn add_name(&mut self, name: Name, holder: Option<ScheduleId>) {
+        self.names.insert(name, holder);
+    }
+
+    /// The calendar of that name, if the group has changed it.
+    pub(super) fn calendar(&self, tenant: &Tenant, name: &str) -> Option<Option<Arc<Dates>>> {
+        let mut changed = self.calendars.iter().rev();
+        let found = changed.find(|((owner, known), _)| owner == tenant && **known == *name);
+        found.map(|(_, dates)| dates.clone())
+    }
+
+    pub(super) fn put_calendar(&mut self, name: Name, dates: Option<Arc<Dates>>) {
+        self.calendars.push((name, dates));
+    }
+
+    /// Notes that a creation key ran out on `day` before it was given to another schedule.
+    pub(super) fn move_key(&mut self, name: Name, day: Day) {
+        self.moved_keys.push((name, day));
+    }
+
+    /// The keys that ran out on other days, each once.
+    pub(super) fn take_moved_keys(&mut self) -> Vec<(Name, Day)> {
+        let mut moved = std::mem::take(&mut self.moved_keys);
+        moved.sort();
+        moved.dedup();
+        moved
+    }
+
+    /// Adds an entry to a ledger. Answers about how much is to be written.
+    pub(super) fn note(&mut self, tenant: &Tenant, id: ScheduleId, entry: &Entry, number: u64) -> usize {
+        let cursor = LedgerCursor { from: entry.from, number };
+        let (key, value) = (keys::ledger_entry(tenant, id, cursor), ledger::encode(entry));
+        let bytes = key.len() + value.len();
+        self.entries.push((Day::of(entry.decided_at), key, value));
+        bytes
+    }
+
+    /// The days whose ledgers are written to.
+    pub(super) fn days(&self) -> Vec<Day> {
+        let mut days: Vec<_> = self.entries.iter().map(|(day, ..)| *day).collect();
+        days.dedup();
+        days
+    }
+
+    /// Writes all of it, and lets `known` know.
+    pub(super) fn write(self, batch: &mut Batch, known: &mut Known, next_entry: u64) -> ScheduleDeltas {
+        let mut deltas = ScheduleDeltas::new();
+        for slot in self.slots {
+            let record = slot.stored.as_ref().filter(|_| slot.changed).map(|stored| stored.encode());
+            let on_disk = || keys::schedule(&slot.key.tenant, slot.key.id);
+            match (slot.existed, record) {
+                (_, Some(record)) => batch.put(Keyspace::Schedules, on_disk(), record),
+                (true, None) if slot.changed => batch.delete(Keyspace::Schedules, on_disk()),
+                (_, None) => {}
+            }
+            match (slot.existed, slot.stored.is_some()) {
+                (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
+                (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
+                (true, true) | (false, false) => {}
+            }
+            match slot.stored {
+                Some(stored) => known.put(slot.key, stored),
+                None => known.remove(&slot.key),
+            }
+        }
+        for name in last_of_each(self.names_set) {
+            let key = keys::named(&name.0, &name.1);
+            match self.names.get(&name).copied().flatten() {
+                Some(id) => batch.put(Keyspace::Names, key, id.as_bytes().to_vec()),
+                None => batch.delete(Keyspace::Names, key),
+            }
+        }
+        let mut calendars = self.calendars;
+        calendars.reverse();
+        calendars.sort_by(|(a, _), (b, _)| a.cmp(b));
+        calendars.dedup_by(|(later, _), (first, _)| later == first);
+        for ((tenant, name), dates) in calendars {
+            let key = keys::named(&tenant, &name);
+            match dates {
+                Some(dates) => {
+                    let record = versioned::encode(&rules::date_numbers(&dates));
+                    batch.put(Keyspace::Calendars, key, record);
+                }
+                None => batch.delete(Keyspace::Calendars, key),
+            }
+        }
+        if !self.entries.is_empty() {
+            batch.put(Keyspace::Meta, keys::meta::NEXT_ENTRY.to_vec(), next_entry.to_be_bytes().to_vec());
+        }
+        for (day, key, value) in self.entries {
+            batch.put(Keyspace::Ledger(day), key, value);
+        }
+        deltas
+    }
+}
+
+fn last_of_each(mut names: Vec<Name>) -> Vec<Name> {
+    names.sort();
+    names.dedup();
+    names
+}

@@ -1,0 +1,230 @@
+//! Judging what has to do with schedules: orders for the jobs they make, orders for themselves, calendars.
+
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::evaluate::{self, Books, Changes, JobChange, ScheduleChange};
+use tidewheel_store::{
+    Applied, Edited, Error, IdempotencyClaim, Order, Refusal, ScheduleCommand, ScheduleOrder, ScheduleRefusal,
+};
+
+use super::Committer;
+use super::group::{Group, Pointer, PointerSlot};
+use super::known::ScheduleKey;
+use crate::kv::{Day, Keyspace};
+use crate::place::JobKey;
+use crate::record::Unreadable;
+use crate::schedule_record::Stored;
+use crate::shared::{read_error, unreadable};
+use crate::{keys, rules, versioned};
+
+pub(crate) type Edits = Vec<Result<Edited, ScheduleRefusal>>;
+
+/// Calendars kept in memory; when there are more, all are forgotten.
+const CALENDARS_KNOWN_COUNT_MAX: usize = 256;
+
+impl Committer {
+    /// Obeys an order for a job that a schedule made.
+    pub(super) fn obey_occurrence(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        order: &Order,
+        job: &Job,
+    ) -> Result<Result<Applied, Refusal>, Error> {
+        let mut desk = Desk { committer: self, group };
+        let (answer, changes) = evaluate::obey(&mut desk, now, job, &order.command)?;
+        desk.carry_out(&order.tenant, changes)?;
+        Ok(answer)
+    }
+
+    /// Applies orders for schedules, each as a whole or not at all.
+    pub(super) fn edit_schedules(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        orders: Vec<ScheduleOrder>,
+    ) -> Result<Edits, Error> {
+        if orders.iter().any(takes_room) {
+            self.check_room()?;
+        }
+        let mut desk = Desk { committer: self, group };
+        let mut answers = Vec::with_capacity(orders.len());
+        for order in orders {
+            let tenant = order.tenant.clone();
+            let (answer, changes) = evaluate::edit(&mut desk, now, order)?;
+            desk.carry_out(&tenant, changes)?;
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    pub(super) fn put_calendar(group: &mut Group, tenant: Tenant, name: Arc<str>, dates: Option<Dates>) {
+        group.bytes += dates.as_ref().map_or(0, |dates| dates.as_slice().len() * 4) + 64;
+        group.plans.put_calendar((tenant, name), dates.map(Arc::new));
+    }
+
+    /// Forgets the calendars a group has changed.
+    pub(super) fn forget_calendar(&mut self, name: &(Tenant, Arc<str>)) {
+        self.calendars.remove(name);
+    }
+
+    fn stored(&self, key: &ScheduleKey) -> Result<Option<Arc<Stored>>, Error> {
+        if let Some(stored) = self.known.get(key) {
+            return Ok(Some(Arc::clone(stored)));
+        }
+        let bytes =
+            self.kv.get(Keyspace::Schedules, &keys::schedule(&key.tenant, key.id)).map_err(read_error)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        match Stored::decode(&self.shared.rules, &key.tenant, key.id, &bytes) {
+            Ok(stored) => Ok(Some(Arc::new(stored))),
+            Err(reason) => {
+                tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
+                Err(unreadable(reason))
+            }
+        }
+    }
+}
+
+fn takes_room(order: &ScheduleOrder) -> bool {
+    match order.command {
+        ScheduleCommand::Create { .. }
+        | ScheduleCommand::Update { .. }
+        | ScheduleCommand::Trigger
+        | ScheduleCommand::Backfill(_) => true,
+        ScheduleCommand::Pause
+        | ScheduleCommand::Resume
+        | ScheduleCommand::Delete
+        | ScheduleCommand::Retime(_)
+        | ScheduleCommand::Rearm => false,
+    }
+}
+
+/// What is stored, as the group has changed it so far.
+struct Desk<'a> {
+    committer: &'a mut Committer,
+    group: &'a mut Group,
+}
+
+impl Desk<'_> {
+    /// Takes one order's changes into the group.
+    fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
+        let jobs: Vec<_> =
+            changes.jobs.iter().map(|job| JobKey { id: job.id(), tenant: tenant.clone() }).collect();
+        let slots = self.committer.load(self.group, jobs.iter())?;
+        // Nothing fails from here on.
+        for (change, slot) in changes.jobs.into_iter().zip(slots) {
+            match change {
+                JobChange::Put(job) => self.group.put(slot, job),
+                JobChange::Removed(_) => self.group.remove(slot),
+            }
+        }
+        let id = match changes.schedule {
+            None => return Ok(()),
+            Some(ScheduleChange::Removed(id)) => {
+                self.group.plans.remove(ScheduleKey { tenant: tenant.clone(), id });
+                return Ok(());
+            }
+            Some(ScheduleChange::Put(schedule)) => {
+                let id = schedule.id;
+                self.group.bytes += self.group.plans.put(*schedule, self.committer.next_entry);
+                id
+            }
+        };
+        for entry in &changes.entries {
+            self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
+            self.committer.next_entry += 1;
+        }
+        if let Some(IdempotencyClaim { key, fingerprint, until }) = changes.key {
+            let name = (tenant.clone(), creation_key(&key));
+            let pointer = Some(Pointer::new(JobId::from_bytes(*id.as_bytes()), fingerprint, until));
+            let before = self.group.pointers.insert(name.clone(), PointerSlot { pointer, is_set: true });
+            // The key of a schedule that was deleted may still have time left on another day.
+            if let Some(before) = before.and_then(|slot| slot.pointer) {
+                self.group.plans.move_key(name.clone(), Day::of(before.until()));
+            }
+            self.group.pointers_set.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// Keys of schedules are kept among those of jobs. A key of a job never begins with a zero.
+fn creation_key(key: &str) -> Arc<str> {
+    format!("\0{key}").into()
+}
+
+impl Books for Desk<'_> {
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        let key = JobKey { id, tenant: tenant.clone() };
+        let slots = self.committer.load(self.group, std::iter::once(&key))?;
+        let slot = slots.first().and_then(|at| self.group.slots.get(*at));
+        Ok(slot.and_then(|slot| slot.job.clone()))
+    }
+
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
+        let key = ScheduleKey { tenant: tenant.clone(), id };
+        if !self.group.plans.is_known(&key) {
+            let stored = self.committer.stored(&key)?;
+            self.group.plans.add(key.clone(), stored);
+        }
+        Ok(self.group.plans.get(&key).map(|stored| stored.schedule.clone()))
+    }
+
+    fn read_calendar(&mut self, tenant: &Tenant, name: &str) -> Result<Option<Arc<Dates>>, Error> {
+        if let Some(changed) = self.group.plans.calendar(tenant, name) {
+            return Ok(changed);
+        }
+        let known = (tenant.clone(), Arc::from(name));
+        if let Some(dates) = self.committer.calendars.get(&known) {
+            return Ok(Some(Arc::clone(dates)));
+        }
+        let bytes =
+            self.committer.kv.get(Keyspace::Calendars, &keys::named(tenant, name)).map_err(read_error)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let dates = Arc::new(decode_calendar(&bytes).map_err(unreadable)?);
+        if self.committer.calendars.len() >= CALENDARS_KNOWN_COUNT_MAX {
+            self.committer.calendars.clear();
+        }
+        self.committer.calendars.insert(known, Arc::clone(&dates));
+        Ok(Some(dates))
+    }
+
+    fn read_name(&mut self, tenant: &Tenant, name: &Arc<str>) -> Result<Option<ScheduleId>, Error> {
+        let key = (tenant.clone(), Arc::clone(name));
+        if let Some(holder) = self.group.plans.holder(&key) {
+            return Ok(holder);
+        }
+        let bytes = self.committer.kv.get(Keyspace::Names, &keys::named(tenant, name)).map_err(read_error)?;
+        let holder = bytes.as_deref().map(decode_holder).transpose().map_err(unreadable)?;
+        self.group.plans.add_name(key, holder);
+        Ok(holder)
+    }
+
+    fn read_key(
+        &mut self,
+        now: Timestamp,
+        tenant: &Tenant,
+        key: &Arc<str>,
+    ) -> Result<Option<(ScheduleId, [u8; 16])>, Error> {
+        let text = creation_key(key);
+        self.committer.load_pointer(self.group, now, tenant, &text)?;
+        let slot = self.group.pointers.get(&(tenant.clone(), text));
+        let pointer = slot.and_then(|slot| slot.pointer).filter(|pointer| now < pointer.until());
+        Ok(pointer.map(|pointer| (ScheduleId::from_bytes(*pointer.id().as_bytes()), pointer.fingerprint)))
+    }
+}
+
+pub(crate) fn decode_calendar(bytes: &[u8]) -> Result<Dates, Unreadable> {
+    let numbers: Vec<i32> = versioned::decode(bytes, Unreadable::Nonsense("a calendar"))?;
+    rules::read_dates(&numbers)
+}
+
+pub(crate) fn decode_holder(bytes: &[u8]) -> Result<ScheduleId, Unreadable> {
+    let id = <[u8; 16]>::try_from(bytes).map_err(|_| Unreadable::Nonsense("who has a name"))?;
+    Ok(ScheduleId::from_bytes(id))
+}

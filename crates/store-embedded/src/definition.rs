@@ -1,0 +1,229 @@
+//! What was asked of a schedule, on disk: part of its record.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidewheel_core::job::{Destination, Priority, Target};
+use tidewheel_core::limits::{MISFIRE_GRACE_MS_DEFAULT, TIMEOUT_MS_DEFAULT};
+use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Template};
+
+use crate::record::{METHOD_USUAL, Retry, Unreadable, borrowed, owned};
+use crate::rules::{self, Rules};
+
+const NONSENSE: Unreadable = Unreadable::Nonsense("what a schedule is");
+
+#[derive(Serialize, Deserialize)]
+struct DefinitionRecord<'a> {
+    rule: &'a [u8],
+    window_ms: i64,
+    policy: Policy,
+    grace_ms: Option<i64>,
+    overlap: u8,
+    #[serde(borrow)]
+    template: TemplateRecord<'a>,
+    idempotency_key: Option<&'a str>,
+    note: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Policy {
+    FireAll(u32),
+    FireLatest,
+    Skip,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TemplateRecord<'a> {
+    kind: &'a str,
+    payload: &'a [u8],
+    is_push: bool,
+    /// The queue, or the target's URL.
+    destination: &'a str,
+    method: Option<&'a str>,
+    #[serde(borrow)]
+    headers: Vec<(&'a str, &'a str)>,
+    priority: u8,
+    retry: Option<Retry>,
+    timeout_ms: Option<i64>,
+    labels: Vec<(&'a str, &'a str)>,
+}
+
+pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
+    let record = DefinitionRecord {
+        rule: &rules::encode(&definition.rule),
+        window_ms: definition.window_ms,
+        policy: match definition.misfire.policy {
+            MisfirePolicy::FireAll { cap } => Policy::FireAll(cap),
+            MisfirePolicy::FireLatest => Policy::FireLatest,
+            MisfirePolicy::Skip => Policy::Skip,
+        },
+        grace_ms: Some(definition.misfire.grace_ms).filter(|ms| *ms != MISFIRE_GRACE_MS_DEFAULT),
+        overlap: definition.overlap as u8,
+        template: template_of(&definition.template),
+        idempotency_key: definition.idempotency_key.as_deref(),
+        note: definition.note.as_deref(),
+    };
+    postcard::to_stdvec(&record).unwrap_or_default()
+}
+
+fn template_of(template: &Template) -> TemplateRecord<'_> {
+    let target = match &template.destination {
+        Destination::Queue(_) => None,
+        Destination::Target(target) => Some(target),
+    };
+    TemplateRecord {
+        kind: &template.kind,
+        payload: &template.payload,
+        is_push: target.is_some(),
+        destination: match &template.destination {
+            Destination::Queue(name) => name,
+            Destination::Target(target) => &target.url,
+        },
+        method: target.map(|target| &*target.method).filter(|method| *method != METHOD_USUAL),
+        headers: target.map_or_else(Vec::new, |target| borrowed(&target.headers)),
+        priority: template.priority as u8,
+        retry: Retry::of(&template.retry),
+        timeout_ms: Some(template.timeout_ms).filter(|ms| *ms != TIMEOUT_MS_DEFAULT),
+        labels: borrowed(&template.labels),
+    }
+}
+
+/// Reads a definition; its payload is a part of `bytes`.
+pub(crate) fn decode(rules: &Rules, bytes: &Bytes) -> Result<Definition, Unreadable> {
+    let record: DefinitionRecord<'_> = postcard::from_bytes(bytes).map_err(|_| NONSENSE)?;
+    Ok(Definition {
+        rule: rules.decode(record.rule)?,
+        window_ms: record.window_ms,
+        misfire: Misfire {
+            policy: match record.policy {
+                Policy::FireAll(cap) => MisfirePolicy::FireAll { cap },
+                Policy::FireLatest => MisfirePolicy::FireLatest,
+                Policy::Skip => MisfirePolicy::Skip,
+            },
+            grace_ms: record.grace_ms.unwrap_or(MISFIRE_GRACE_MS_DEFAULT),
+        },
+        overlap: Overlap::ALL.get(usize::from(record.overlap)).copied().ok_or(NONSENSE)?,
+        template: read_template(record.template, bytes)?,
+        idempotency_key: record.idempotency_key.map(Into::into),
+        note: record.note.map(Into::into),
+    })
+}
+
+fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, Unreadable> {
+    let destination = if record.is_push {
+        Destination::Target(Arc::new(Target {
+            url: record.destination.into(),
+            method: record.method.unwrap_or(METHOD_USUAL).into(),
+            headers: owned(record.headers),
+        }))
+    } else {
+        Destination::Queue(record.destination.into())
+    };
+    Ok(Template {
+        kind: record.kind.into(),
+        payload: bytes.slice_ref(record.payload),
+        destination,
+        priority: Priority::ALL.get(usize::from(record.priority)).copied().ok_or(NONSENSE)?,
+        retry: Retry::read(record.retry)?,
+        timeout_ms: record.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT),
+        labels: owned(record.labels),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use jiff::civil::date;
+    use jiff::tz::TimeZoneDatabase;
+    use tidewheel_core::cron::{Cron, Dst, Fold, Gap};
+    use tidewheel_core::retry::{Backoff, RetryPolicy};
+    use tidewheel_core::schedule::{Exclude, Roll, Rule, Timing, Zone};
+    use tidewheel_core::time::Timestamp;
+
+    /// A definition with everything as usual.
+    pub(crate) fn definition() -> Definition {
+        Definition {
+            rule: Arc::new(Rule {
+                timing: Timing::Every { interval_ms: 60_000, anchor: Timestamp::from_ms(5) },
+                zone: Zone::utc(),
+                dst: Dst::default(),
+                start_at: None,
+                end_at: None,
+                exclude: Exclude::default(),
+            }),
+            window_ms: 0,
+            misfire: Misfire::default(),
+            overlap: Overlap::Allow,
+            template: Template {
+                kind: "report".into(),
+                payload: Bytes::new(),
+                destination: Destination::Queue("reports".into()),
+                priority: Priority::Normal,
+                retry: RetryPolicy::default(),
+                timeout_ms: TIMEOUT_MS_DEFAULT,
+                labels: Vec::new(),
+            },
+            idempotency_key: None,
+            note: None,
+        }
+    }
+
+    fn unusual() -> Definition {
+        let zones = TimeZoneDatabase::bundled();
+        Definition {
+            rule: Arc::new(Rule {
+                timing: Timing::Cron(Box::new(Cron::parse("0 30 2 * * MON-FRI").unwrap())),
+                zone: Zone::named(&zones, "Europe/Berlin").unwrap(),
+                dst: Dst { gap: Gap::Skip, fold: Fold::Both },
+                start_at: Some(Timestamp::from_ms(-7)),
+                end_at: Some(Timestamp::MAX),
+                exclude: Exclude {
+                    dates: [date(2026, 12, 25), date(-1, 1, 31)].into_iter().collect(),
+                    calendar: Some("holidays".into()),
+                    roll: Roll::PreviousBusinessDay,
+                },
+            }),
+            window_ms: 60_000,
+            misfire: Misfire { policy: MisfirePolicy::FireAll { cap: 7 }, grace_ms: 1 },
+            overlap: Overlap::CancelRunning,
+            template: Template {
+                payload: Bytes::from_static(b"\0\xff"),
+                destination: Destination::Target(Arc::new(Target {
+                    url: "https://example.com/".into(),
+                    method: "PUT".into(),
+                    headers: vec![("a".into(), "b".into())],
+                })),
+                priority: Priority::Low,
+                retry: RetryPolicy { backoff: Backoff::Fixed, max_attempts: 1, ..RetryPolicy::default() },
+                timeout_ms: 1,
+                labels: vec![("größe".into(), "XL".into())],
+                ..definition().template
+            },
+            idempotency_key: Some("k".into()),
+            note: Some("n".into()),
+        }
+    }
+
+    #[test]
+    fn definitions_survive_the_round_trip() {
+        let rules = Rules::new(None);
+        let skipping = Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() };
+        for definition in [definition(), unusual(), Definition { misfire: skipping, ..definition() }] {
+            let bytes = Bytes::from(encode(&definition));
+            assert_eq!(decode(&rules, &bytes), Ok(definition.clone()));
+            assert_eq!(decode(&rules, &bytes), Ok(definition), "from what is kept of its rule");
+            for end in 0..bytes.len() {
+                assert!(decode(&rules, &bytes.slice(..end)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_zone_is_named() {
+        let bytes = Bytes::from(encode(&unusual()));
+        let rules = Rules::new(Some(TimeZoneDatabase::none()));
+        assert_eq!(decode(&rules, &bytes), Err(Unreadable::Zone("Europe/Berlin".into())));
+        assert!(decode(&rules, &Bytes::from(encode(&definition()))).is_ok(), "UTC needs no database");
+    }
+}

@@ -1,0 +1,214 @@
+//! Schedules where the contract ends: zones the time zone database does not have, lost records, failing reads.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::tz::TimeZoneDatabase;
+use tidewheel_core::cron::Dst;
+use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Rejection, State};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::retry::RetryPolicy;
+use tidewheel_core::schedule::{
+    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing, Zone,
+};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{
+    Applied, Edited, Error, Order, Refusal, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal,
+    Schedules, Store,
+};
+use tidewheel_store_embedded::faulty::FaultyKv;
+use tidewheel_store_embedded::kv::{Batch, Direction, Durability, Keyspace, Kv};
+use tidewheel_store_embedded::{EmbeddedStore, Options};
+
+const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+const MINUTE_MS: i64 = 60_000;
+const BEAT_MS: i64 = 10 * MINUTE_MS;
+
+fn open(kv: &Arc<FaultyKv>, zones: Option<TimeZoneDatabase>) -> EmbeddedStore {
+    let options = Options { zones, ..Options::new("memory") };
+    EmbeddedStore::open_on(Arc::clone(kv) as Arc<dyn Kv>, options).unwrap()
+}
+
+/// What a crash leaves, opened again.
+fn reopen(kv: &Arc<FaultyKv>, zones: Option<TimeZoneDatabase>) -> (Arc<FaultyKv>, EmbeddedStore) {
+    let kv = Arc::new(FaultyKv::reopen(kv.image()));
+    let store = open(&kv, zones);
+    (kv, store)
+}
+
+fn creating(n: u8, zone: &str) -> ScheduleOrder {
+    let (tenant, id) = (Tenant::default(), ScheduleId::from_bytes([n; 16]));
+    let definition = Definition {
+        rule: Arc::new(Rule {
+            timing: Timing::Every { interval_ms: BEAT_MS, anchor: START },
+            zone: Zone::named(&TimeZoneDatabase::bundled(), zone).unwrap(),
+            dst: Dst::default(),
+            start_at: None,
+            end_at: None,
+            exclude: Exclude::default(),
+        }),
+        window_ms: 0,
+        misfire: Misfire::default(),
+        overlap: Overlap::Skip,
+        template: Template {
+            kind: "report".into(),
+            payload: Bytes::from_static(b"{}"),
+            destination: Destination::Queue("reports".into()),
+            priority: Priority::Normal,
+            retry: RetryPolicy::default(),
+            timeout_ms: 1_000,
+            labels: Vec::new(),
+        },
+        idempotency_key: None,
+        note: None,
+    };
+    let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: false };
+    let command = ScheduleCommand::Create { new: Box::new(new), key: None };
+    ScheduleOrder { tenant, id, if_version: None, command }
+}
+
+async fn edit(
+    store: &EmbeddedStore,
+    now: Timestamp,
+    order: ScheduleOrder,
+) -> Result<Edited, ScheduleRefusal> {
+    store.edit_schedules(now, vec![order]).await.unwrap().remove(0)
+}
+
+fn ordering(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
+    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command }
+}
+
+async fn apply(
+    store: &EmbeddedStore,
+    now: Timestamp,
+    job: &Job,
+    command: Command,
+) -> Result<Applied, Refusal> {
+    let order = Order { tenant: job.tenant.clone(), id: job.id, command };
+    store.apply(now, None, vec![order]).await.unwrap().remove(0)
+}
+
+fn claim() -> Command {
+    Command::Claim { epoch: 1, worker: "worker".into(), lease_ms: MINUTE_MS, detached: false }
+}
+
+async fn job(store: &EmbeddedStore, job: &Job) -> Option<Job> {
+    store.get(&job.tenant, vec![job.id]).await.unwrap().remove(0)
+}
+
+async fn pending(store: &EmbeddedStore, schedule: &Schedule) -> Option<Job> {
+    let found = store.schedules(&schedule.tenant, vec![schedule.id]).await.unwrap().remove(0)?;
+    store.get(&schedule.tenant, vec![found.next?.job_id]).await.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn a_schedule_in_an_unknown_zone_harms_no_other() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let there = edit(&store, START, creating(1, "UTC")).await.unwrap();
+    let lost = edit(&store, START, creating(2, "Europe/Berlin")).await.unwrap();
+    let now = START.plus_ms(BEAT_MS);
+    let running = apply(&store, now, &lost.jobs[0], claim()).await.unwrap();
+    let waiting = running.others[0].clone();
+
+    let (kv, store) = reopen(&kv, Some(TimeZoneDatabase::none()));
+    let now = waiting.status.due_at;
+    let answers = store.schedules(&lost.schedule.tenant, vec![lost.schedule.id]).await;
+    assert!(
+        matches!(&answers, Err(Error::Corrupt(reason)) if reason.contains("Europe/Berlin")),
+        "{answers:?}"
+    );
+    let answer = edit(&store, now, ordering(&lost.schedule, ScheduleCommand::Pause)).await;
+    assert!(matches!(answer, Err(ScheduleRefusal::Unreadable(reason)) if reason.contains("Europe/Berlin")));
+    let query = ScheduleQuery {
+        tenant: Tenant::default(),
+        states: Vec::new(),
+        kind: None,
+        calendar: None,
+        after: None,
+        count_max: 10,
+    };
+    let listed = store.list_schedules(query).await.unwrap();
+    assert_eq!(listed.schedules.iter().map(|schedule| schedule.id).collect::<Vec<_>>(), [there.schedule.id]);
+
+    // Claimed together: the one runs, the other is put off.
+    let orders = [&there.jobs[0], &waiting];
+    let orders =
+        orders.map(|job| Order { tenant: job.tenant.clone(), id: job.id, command: claim() }).to_vec();
+    let answers = store.apply(now, None, orders).await.unwrap();
+    assert!(answers[0].as_ref().is_ok_and(|applied| applied.others.len() == 1));
+    assert_eq!(answers[1].as_ref().err(), Some(&Refusal::Rejected(Rejection::NotDue)));
+    let put_off = job(&store, &waiting).await.unwrap();
+    assert_eq!(put_off.status.due_at, now.plus_ms(MINUTE_MS));
+    let token = running.job.status.token;
+    let done =
+        apply(&store, now, &running.job, Command::Succeed { token, finding: Finding::default() }).await;
+    assert!(done.is_ok_and(|done| done.job.status.state == State::Succeeded), "what runs can end");
+
+    let (_, store) = reopen(&kv, None);
+    let fired = apply(&store, put_off.status.due_at, &put_off, claim()).await.unwrap();
+    assert_eq!((fired.job.status.state, fired.others.len()), (State::Running, 1));
+}
+
+#[tokio::test]
+async fn a_chain_that_broke_while_its_zone_was_unknown_is_mended() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let made = edit(&store, START, creating(1, "Europe/Berlin")).await.unwrap();
+    let (kv, store) = reopen(&kv, Some(TimeZoneDatabase::none()));
+    let cancelled = apply(&store, START, &made.jobs[0], Command::Cancel).await.unwrap();
+    assert_eq!(cancelled.others, []);
+    let (_, store) = reopen(&kv, None);
+    let mended = edit(&store, START, ordering(&made.schedule, ScheduleCommand::Rearm)).await.unwrap();
+    assert!(mended.changed);
+    let next = pending(&store, &made.schedule).await.unwrap();
+    assert_eq!(mended.jobs, std::slice::from_ref(&next));
+    assert_eq!(next.status.due_at, START.plus_ms(2 * BEAT_MS));
+    assert_eq!(store.ledger(&next.tenant, made.schedule.id, None, 10).await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_occurrence_is_stored_again() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let made = edit(&store, START, creating(1, "Europe/Berlin")).await.unwrap();
+    store.close().await.unwrap();
+    let mut lost = Batch::default();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut visit = |key: &[u8], _: &[u8]| {
+        lost.delete(Keyspace::Waiting, key.to_vec());
+        ControlFlow::Continue(())
+    };
+    kv.snapshot().scan(Keyspace::Waiting, all, Direction::Up, &mut visit).unwrap();
+    assert_eq!(lost.0.len(), 1);
+    kv.commit(lost, Durability::Synced).unwrap();
+
+    let (_, store) = reopen(&kv, None);
+    assert_eq!(pending(&store, &made.schedule).await, None);
+    let now = START.plus_ms(MINUTE_MS);
+    let mended = edit(&store, now, ordering(&made.schedule, ScheduleCommand::Rearm)).await.unwrap();
+    assert!(mended.changed);
+    let again = pending(&store, &made.schedule).await.unwrap();
+    assert_eq!((again.id, again.status.due_at), (made.jobs[0].id, START.plus_ms(BEAT_MS)));
+}
+
+#[tokio::test]
+async fn an_edit_whose_reads_fail_changes_nothing() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let made = edit(&store, START, creating(1, "UTC")).await.unwrap();
+    let (kv, store) = reopen(&kv, None);
+    kv.set_reads_fail(true);
+    let orders = vec![ordering(&made.schedule, ScheduleCommand::Delete), creating(2, "UTC")];
+    let failed = store.edit_schedules(START, orders).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    kv.set_reads_fail(false);
+    assert!(pending(&store, &made.schedule).await.is_some());
+    assert_eq!(store.count_schedules(&Tenant::default()).await.unwrap(), 1);
+    edit(&store, START, ordering(&made.schedule, ScheduleCommand::Delete)).await.unwrap();
+    assert_eq!(store.count_schedules(&Tenant::default()).await.unwrap(), 0);
+}

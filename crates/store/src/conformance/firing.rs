@@ -1,0 +1,407 @@
+//! Firing: claims that move a schedule on, what is missed, what overlaps, and jobs outside the chain.
+
+use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
+use tidewheel_core::limits::{DAY_MS, HELD_RECHECK_MS};
+use tidewheel_core::schedule::{MisfirePolicy, Outcome, Overlap, State, Timing, backfill_job};
+
+use super::Home;
+use super::beat::{BEAT_MS, GRACE_MS, beat, missing, ordering, outcomes, overlapping, ruled};
+use super::trial::{RETRY_MS, Retry, START, Trial, failing, order, succeeding, tenant};
+use crate::{Refusal, ScheduleCommand};
+
+fn ids(jobs: &[Job]) -> Vec<tidewheel_core::id::JobId> {
+    jobs.iter().map(|job| job.id).collect()
+}
+
+/// The claim, the next occurrence, the schedule and its ledger change in one step.
+pub async fn a_claim_stores_the_next_occurrence(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    for n in 1..=4 {
+        let applied = trial.fire(&made).await;
+        assert!(applied.changed);
+        assert_eq!(applied.job.status.state, JobState::Running);
+        let occurrence = applied.job.spec.occurrence.clone().expect("it came from a schedule");
+        assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(n * BEAT_MS), false));
+        let pending = trial.pending(&made).await.expect("pending");
+        assert_eq!(applied.others, std::slice::from_ref(&pending));
+        assert_eq!(pending.status.due_at, START.plus_ms((n + 1) * BEAT_MS));
+        let schedule = trial.now_of(&made).await;
+        assert_eq!(schedule.decided_until, occurrence.fire_at);
+        assert_eq!(schedule.last_fire.map(|last| last.fire_at), Some(occurrence.fire_at));
+        let entry = trial.ledger_of(&made).await.remove(0);
+        assert_eq!(entry.outcome, Outcome::Fired { job_id: applied.job.id, catch_up: false });
+        trial.check_cover(&made).await;
+    }
+    let before = (trial.now_of(&made).await, trial.pending(&made).await, trial.ledger_of(&made).await);
+    let trial = trial.reopen().await;
+    let after = (trial.now_of(&made).await, trial.pending(&made).await, trial.ledger_of(&made).await);
+    assert_eq!(after, before);
+    assert_eq!(trial.counts(None).await, [(JobState::Scheduled, 1), (JobState::Running, 4)]);
+}
+
+/// Only a claim that is granted asks the schedule.
+pub async fn a_refused_claim_leaves_the_schedule_alone(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let job = trial.pending(&made).await.expect("pending");
+    let answer = trial.try_order(&job, trial.claiming()).await;
+    assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::NotDue)));
+    assert_eq!(trial.now_of(&made).await, made);
+    let running = trial.fire(&made).await.job;
+    let before = trial.now_of(&made).await;
+    let answer = trial.try_order(&running, trial.claiming()).await;
+    assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::Running)));
+    let retrying = trial.order(&running, failing(&running, Retry::Yes)).await;
+    trial.pass(RETRY_MS);
+    let again = trial.try_order(&retrying, trial.claiming()).await.expect("granted");
+    assert_eq!((again.job.status.attempt, again.others), (2, Vec::new()), "a retry is no new occurrence");
+    let done = trial.try_order(&again.job, succeeding(&again.job)).await.expect("granted");
+    assert_eq!(done.others, []);
+    assert_eq!(trial.now_of(&made).await, before);
+    assert_eq!(trial.ledger_of(&made).await.len(), 1);
+}
+
+/// Two occurrences of a chain claimed in one batch: the second sees what the first did.
+pub async fn orders_of_one_batch_move_the_chain_step_by_step(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let (acme, globex) = (tenant("acme"), tenant("globex"));
+    let (one, two) = (trial.create(&acme, beat()).await, trial.create(&globex, beat()).await);
+    let mut jobs =
+        vec![trial.pending(&one).await.expect("pending"), trial.pending(&two).await.expect("pending")];
+    trial.now = jobs[0].status.due_at;
+    let plain = trial.add(&acme, 0).await;
+    jobs.push(plain);
+    let mut orders: Vec<_> = jobs.iter().map(|job| order(job, trial.claiming())).collect();
+    orders.push(order(&jobs[0], trial.claiming()));
+    orders.push(order(&jobs[1], Command::Cancel));
+    let answers = trial.orders(orders).await;
+    let others: Vec<_> = answers.iter().flatten().map(|applied| applied.others.len()).collect();
+    assert_eq!(others, [1, 1, 0, 0]);
+    assert_eq!(answers[3].as_ref().err(), Some(&Refusal::Rejected(Rejection::Running)));
+    for schedule in [&one, &two] {
+        trial.pending(schedule).await.expect("pending");
+        assert_eq!(trial.ledger_of(schedule).await.len(), 1);
+    }
+}
+
+/// The newest of what was missed fires, for all of it.
+pub async fn missed_instants_are_coalesced(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), missing(MisfirePolicy::FireLatest)).await;
+    trial.pass(5 * BEAT_MS + GRACE_MS + 1);
+    let dropped = trial.fire(&made).await;
+    assert_eq!(dropped.job.status.state, JobState::Skipped, "it is not the newest");
+    assert_eq!(dropped.others.len(), 1, "but that is due now");
+    let fired = trial.fire(&made).await.job;
+    let occurrence = fired.spec.occurrence.clone().expect("an occurrence");
+    assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(5 * BEAT_MS), true));
+    assert_eq!(trial.now, START.plus_ms(5 * BEAT_MS + GRACE_MS + 1), "at once");
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "coalesced"]);
+    trial.check_cover(&made).await;
+    let next = trial.pending(&made).await.expect("pending");
+    assert_eq!(next.status.due_at, START.plus_ms(6 * BEAT_MS));
+    let trial = trial.reopen().await;
+    trial.check_cover(&made).await;
+    trial.holds(&fired).await;
+    assert_eq!(trial.store.running().await.expect("read"), [fired]);
+}
+
+/// A single instant that was missed fires as it is, and says that it is late, also after a crash of its runner.
+pub async fn a_late_occurrence_says_so(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), missing(MisfirePolicy::FireLatest)).await;
+    let pending = trial.pending(&made).await.expect("pending");
+    trial.pass(BEAT_MS + GRACE_MS + 1);
+    let fired = trial.fire(&made).await.job;
+    assert_eq!(fired.id, pending.id);
+    assert!(fired.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up));
+    let trial = trial.reopen().await;
+    trial.holds(&fired).await;
+    assert_eq!(trial.store.running().await.expect("read"), std::slice::from_ref(&fired));
+    let lost = trial.order(&fired, Command::Lost { token: fired.status.token }).await;
+    let trial = trial.reopen().await;
+    trial.holds(&lost).await;
+    assert!(lost.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up));
+}
+
+/// All of what was missed fires, oldest first, up to the cap.
+pub async fn missed_instants_are_all_fired(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), missing(MisfirePolicy::FireAll { cap: 3 })).await;
+    trial.pass(6 * BEAT_MS + GRACE_MS + 1);
+    let mut fired = Vec::new();
+    for _ in 0..4 {
+        let job = trial.fire(&made).await.job;
+        if job.status.state == JobState::Running {
+            let occurrence = job.spec.occurrence.clone().expect("an occurrence");
+            assert!(occurrence.catch_up);
+            fired.push(occurrence.fire_at);
+        }
+        trial = trial.reopen().await;
+    }
+    assert_eq!(fired, [4, 5, 6].map(|n| START.plus_ms(n * BEAT_MS)));
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "fired", "fired", "missed"]);
+    trial.check_cover(&made).await;
+}
+
+/// Nothing of what was missed fires.
+pub async fn missed_instants_are_skipped(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), missing(MisfirePolicy::Skip)).await;
+    let late = trial.pending(&made).await.expect("pending");
+    trial.pass(400 * DAY_MS);
+    let dropped = trial.fire(&made).await;
+    assert_eq!((dropped.job.id, dropped.job.status.state), (late.id, JobState::Skipped));
+    let next = trial.pending(&made).await.expect("pending");
+    assert_eq!(dropped.others, std::slice::from_ref(&next));
+    let entries = trial.ledger_of(&made).await;
+    assert_eq!(outcomes(&entries), ["skipped"], "one entry for more than a year");
+    assert_eq!(entries[0].to, next.status.due_at.plus_ms(-BEAT_MS));
+    trial.holds(&dropped.job).await;
+    let trial = trial.reopen().await;
+    assert_eq!(trial.ledger_of(&made).await, entries);
+    trial.check_cover(&made).await;
+}
+
+/// Runs side by side.
+pub async fn overlapping_runs_are_allowed(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), overlapping(Overlap::Allow)).await;
+    for _ in 0..3 {
+        assert_eq!(trial.fire(&made).await.job.status.state, JobState::Running);
+    }
+    assert_eq!(trial.counts(None).await, [(JobState::Scheduled, 1), (JobState::Running, 3)]);
+}
+
+/// While a run is not over, retries included, what comes is skipped.
+pub async fn an_overlapping_instant_is_skipped(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), overlapping(Overlap::Skip)).await;
+    let first = trial.fire(&made).await.job;
+    let second = trial.fire(&made).await;
+    assert_eq!(second.job.status.state, JobState::Skipped);
+    assert_eq!(ids(&second.others), [trial.pending(&made).await.expect("pending").id]);
+    let first = trial.order(&first, failing(&first, Retry::Yes)).await;
+    assert_eq!(trial.fire(&made).await.job.status.state, JobState::Skipped, "it is being retried");
+    trial = trial.reopen().await;
+    let first = trial.claim(&first).await;
+    trial.order(&first, succeeding(&first)).await;
+    assert_eq!(trial.fire(&made).await.job.status.state, JobState::Running);
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "skipped", "skipped", "fired"]);
+    trial.check_cover(&made).await;
+}
+
+/// One waits until the run before it is over, and is due then; further ones are skipped.
+pub async fn one_overlapping_instant_is_buffered(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), overlapping(Overlap::BufferOne)).await;
+    let first = trial.fire(&made).await.job;
+    let second = trial.pending(&made).await.expect("pending");
+    trial.now = second.status.due_at;
+    let answer = trial.try_order(&second, trial.claiming()).await;
+    assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::NotDue)), "it has to wait");
+    let held = trial.get(&second).await.expect("it is kept");
+    assert_eq!(held.status.due_at, trial.now.plus_ms(HELD_RECHECK_MS));
+    assert_eq!(trial.now_of(&made).await.held, Some(held.id));
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "fired"]);
+    let third = trial.fire(&made).await.job;
+    assert_eq!(third.status.state, JobState::Skipped, "one waits already");
+    trial = trial.reopen().await;
+    // It is looked at again in a while, and still has to wait.
+    trial.now = trial.now.max(held.status.due_at);
+    let answer = trial.try_order(&held, trial.claiming()).await;
+    assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::NotDue)));
+    trial.pass(1_000);
+    let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
+    assert_eq!(ids(&done.others), [held.id]);
+    let released = trial.get(&held).await.expect("it is kept");
+    assert_eq!((released.status.due_at, &done.others[0]), (trial.now, &released));
+    let running = trial.try_order(&released, trial.claiming()).await.expect("granted");
+    assert_eq!(running.job.status.state, JobState::Running);
+    assert_eq!(running.others, [], "the chain has long gone on");
+    assert_eq!(trial.now_of(&made).await.held, None);
+    trial.check_cover(&made).await;
+    let trial = trial.reopen().await;
+    trial.pending(&made).await.expect("pending");
+}
+
+/// What waits for a run that is cancelled, or is cancelled itself, or loses its schedule.
+pub async fn a_buffered_instant_can_be_called_off(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    for n in 0..3 {
+        let made = trial.create(&tenant("acme"), overlapping(Overlap::BufferOne)).await;
+        let first = trial.fire(&made).await.job;
+        let held = trial.pending(&made).await.expect("pending");
+        trial.now = held.status.due_at;
+        let answer = trial.try_order(&held, trial.claiming()).await;
+        assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::NotDue)));
+        match n {
+            0 => {
+                let done = trial.try_order(&first, Command::Cancel).await.expect("granted");
+                assert_eq!(ids(&done.others), [held.id]);
+                trial.claim(&held).await;
+            }
+            1 => {
+                let done = trial.try_order(&held, Command::Cancel).await.expect("granted");
+                assert_eq!(done.others, []);
+                assert_eq!(trial.now_of(&made).await.held, None);
+                let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
+                assert_eq!(done.others, []);
+            }
+            _ => {
+                let edited = trial.edit(&made, ScheduleCommand::Delete).await;
+                let held = trial.get(&held).await.expect("it fired, so it is kept");
+                assert_eq!(held.status.state, JobState::Cancelled);
+                assert!(edited.jobs.contains(&held));
+                let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
+                assert_eq!(done.others, []);
+            }
+        }
+    }
+}
+
+/// What runs is ended by what comes.
+pub async fn an_overlapping_instant_ends_the_run_before_it(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), overlapping(Overlap::CancelRunning)).await;
+    let first = trial.fire(&made).await.job;
+    let second = trial.fire(&made).await;
+    assert_eq!(second.job.status.state, JobState::Running);
+    let ended = trial.get(&first).await.expect("it is kept");
+    assert_eq!(ended.status.state, JobState::Cancelled);
+    let pending = trial.pending(&made).await.expect("pending");
+    assert_eq!(ids(&second.others), [pending.id, first.id]);
+    assert!(second.others.contains(&ended));
+    let answer = trial.try_order(&first, succeeding(&first)).await;
+    assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::StaleToken)));
+    trial.order(&second.job, succeeding(&second.job)).await;
+    let trial = &mut trial.reopen().await;
+    let third = trial.fire(&made).await;
+    assert_eq!(third.others.len(), 1, "nothing was running");
+    trial.check_cover(&made).await;
+}
+
+/// Calling off what waits skips that instant, and the chain goes on behind it.
+pub async fn a_cancelled_occurrence_moves_the_chain_on(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let job = trial.pending(&made).await.expect("pending");
+    let applied = trial.try_order(&job, Command::Cancel).await.expect("granted");
+    assert_eq!(applied.job.status.state, JobState::Cancelled);
+    let next = trial.pending(&made).await.expect("pending");
+    assert_eq!(applied.others, std::slice::from_ref(&next));
+    assert_eq!(next.status.due_at, START.plus_ms(2 * BEAT_MS));
+    let repeated = trial.try_order(&job, Command::Cancel).await.expect("granted");
+    assert_eq!((repeated.changed, repeated.others), (false, Vec::new()));
+    let mut trial = trial.reopen().await;
+    trial.fire(&made).await;
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "skipped"]);
+    trial.check_cover(&made).await;
+}
+
+/// Moved by hand, an occurrence fires when it was moved to; started early, it fires early.
+pub async fn an_occurrence_can_be_moved(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let job = trial.pending(&made).await.expect("pending");
+    trial.order(&job, Command::RunNow).await;
+    let early = trial.claim(&job).await;
+    assert_eq!(early.status.due_at, START);
+    let second = trial.pending(&made).await.expect("pending");
+    assert_eq!(second.status.due_at, START.plus_ms(2 * BEAT_MS));
+    let later = START.plus_ms(9 * BEAT_MS);
+    let second = trial.order(&second, super::trial::amending(later)).await;
+    trial.now = later;
+    let fired = trial.try_order(&second, trial.claiming()).await.expect("granted");
+    assert_eq!(fired.job.status.state, JobState::Running, "whoever moved it did not mean it to be missed");
+    trial.check_cover(&made).await;
+}
+
+/// A job made by hand leaves the chain alone, and one asked for twice at once is one job.
+pub async fn a_trigger_fires_outside_the_chain(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), overlapping(Overlap::Skip)).await;
+    let pending = trial.pending(&made).await;
+    trial.pass(1_000);
+    let edited = trial.edit(&made, ScheduleCommand::Trigger).await;
+    assert_eq!(edited.jobs.len(), 1);
+    let triggered = edited.jobs[0].clone();
+    assert_eq!((triggered.status.due_at, edited.schedule.version), (trial.now, 1));
+    let running = trial.claim(&triggered).await;
+    let repeated = trial.try_edit(ordering(&made, ScheduleCommand::Trigger)).await.expect("granted");
+    assert_eq!((repeated.changed, repeated.jobs), (false, vec![running.clone()]));
+    trial.holds(&running).await;
+    assert_eq!(trial.pending(&made).await, pending);
+    assert_eq!(trial.fire(&made).await.job.status.state, JobState::Skipped, "a run by hand counts");
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["skipped", "triggered"]);
+    trial.check_cover(&made).await;
+    let edited = trial.edit(&made, ScheduleCommand::Pause).await;
+    trial.edit(&edited.schedule, ScheduleCommand::Trigger).await;
+    let trial = trial.reopen().await;
+    assert_eq!(trial.jobs_of(&made).await.len(), 3);
+}
+
+/// Jobs that make up for old instants are stored as they are, once.
+pub async fn a_backfill_is_stored_outside_the_chain(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let jobs: Vec<_> = (1..=3)
+        .map(|n| backfill_job(&made, START.plus_ms(-n * BEAT_MS), trial.now.plus_ms(n), trial.now).0)
+        .collect();
+    let edited = trial.edit(&made, ScheduleCommand::Backfill(jobs[..2].to_vec())).await;
+    assert_eq!(ids(&edited.jobs), ids(&jobs[..2]));
+    trial.pass(10);
+    let running = trial.claim(&jobs[0]).await;
+    let edited = trial.edit(&made, ScheduleCommand::Backfill(jobs.clone())).await;
+    assert_eq!(ids(&edited.jobs), ids(&jobs[2..]), "what is there already is left as it is");
+    trial.holds(&running).await;
+    let repeated = trial.try_edit(ordering(&made, ScheduleCommand::Backfill(jobs))).await.expect("granted");
+    assert!(!repeated.changed);
+    let trial = trial.reopen().await;
+    let entries = trial.ledger_of(&made).await;
+    assert_eq!(outcomes(&entries), ["backfilled"; 3]);
+    assert_eq!(entries[0].from, START.plus_ms(-BEAT_MS), "latest instant first, whenever it was decided");
+    trial.pending(&made).await.expect("pending");
+}
+
+/// After its last instant there is nothing to wait for.
+pub async fn a_schedule_ends_with_its_last_instant(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let last = START.plus_ms(2 * BEAT_MS);
+    let made = trial.create(&tenant("acme"), ruled(|rule| rule.end_at = Some(last))).await;
+    assert_eq!(trial.fire(&made).await.others.len(), 1);
+    let applied = trial.fire(&made).await;
+    assert_eq!((applied.job.status.state, applied.others), (JobState::Running, Vec::new()));
+    assert_eq!(trial.pending(&made).await, None);
+    assert_eq!(trial.now_of(&made).await.state, State::Ended);
+    trial.pass(DAY_MS);
+    trial.check_cover(&made).await;
+    let longer = ruled(|rule| {
+        rule.timing = Timing::Every { interval_ms: BEAT_MS, anchor: START };
+        rule.end_at = None;
+    });
+    trial.edit(&made, super::beat::update(longer)).await;
+    trial.pending(&made).await.expect("it goes on");
+}
+
+/// A job whose schedule is gone, or never was, runs like any other.
+pub async fn a_job_without_its_schedule_is_like_any_other(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let made = trial.create(&acme, beat()).await;
+    let triggered = trial.edit(&made, ScheduleCommand::Trigger).await.jobs.remove(0);
+    trial.edit(&made, ScheduleCommand::Delete).await;
+    let orphan = triggered.spec.occurrence.clone();
+    let strange =
+        tidewheel_core::job::Occurrence { schedule_id: "?".into(), fire_at: START, catch_up: false };
+    let lost = trial.job_with(&acme, 0, |spec| spec.occurrence = orphan);
+    let never = trial.job_with(&acme, 0, |spec| spec.occurrence = Some(strange));
+    trial.take_in(&[lost.clone(), never.clone()]).await;
+    for job in [triggered, lost, never] {
+        let applied = trial.try_order(&job, trial.claiming()).await.expect("granted");
+        assert_eq!((applied.job.status.state, applied.others), (JobState::Running, Vec::new()));
+        let done = trial.try_order(&applied.job, succeeding(&applied.job)).await.expect("granted");
+        assert_eq!(done.others, []);
+    }
+}

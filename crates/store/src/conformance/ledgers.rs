@@ -1,0 +1,133 @@
+//! Ledgers and calendars.
+
+use std::sync::Arc;
+
+use tidewheel_core::cron::Cron;
+use tidewheel_core::job::State as JobState;
+use tidewheel_core::limits::DAY_MS;
+use tidewheel_core::schedule::{Outcome, Timing, backfill_job};
+
+use super::Home;
+use super::beat::{BEAT_MS, beat, dates, ordering, outcomes, ruled};
+use super::trial::{START, Trial, succeeding, tenant};
+use super::walk;
+use crate::{LedgerCursor, ScheduleCommand};
+
+/// Pages of every size show the same, and entries of one instant come latest decision first.
+pub async fn a_ledger_is_read_page_by_page(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let other = trial.create(&tenant("acme"), beat()).await;
+    for _ in 0..3 {
+        trial.fire(&made).await;
+    }
+    trial.fire(&other).await;
+    trial.pass(2 * DAY_MS);
+    // Decided today about an instant of long ago, and two more of that instant's jobs.
+    let again: Vec<_> = (0..2)
+        .map(|n| backfill_job(&made, START.plus_ms((2 + n) * BEAT_MS), trial.now, trial.now).0)
+        .collect();
+    trial.edit(&made, ScheduleCommand::Backfill(again)).await;
+    trial.fire(&made).await;
+    trial.fire(&made).await;
+    let all = walk::ledger(&*trial.store, &made, 100).await;
+    let expected = ["fired", "coalesced", "backfilled", "fired", "backfilled", "fired", "fired"];
+    assert_eq!(outcomes(&all), expected);
+    for count_max in 1..8 {
+        assert_eq!(walk::ledger(&*trial.store, &made, count_max).await, all);
+    }
+    let trial = trial.reopen().await;
+    assert_eq!(walk::ledger(&*trial.store, &made, 3).await, all);
+    assert_eq!(trial.ledger_of(&other).await.len(), 1);
+    let first = LedgerCursor { from: START, number: 0 };
+    let page = trial.store.ledger(&made.tenant, made.id, Some(first), 10).await.expect("read");
+    assert_eq!((page.entries, page.next), (Vec::new(), None));
+    let elsewhere = trial.store.ledger(&tenant("globex"), made.id, None, 10).await.expect("read");
+    assert_eq!(elsewhere.entries, []);
+}
+
+/// Old entries are dropped with old jobs, and no others.
+pub async fn old_entries_are_dropped_with_history(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let ended = trial.fire(&made).await.job;
+    trial.order(&ended, succeeding(&ended)).await;
+    trial.pass(10 * DAY_MS);
+    let before = trial.now;
+    trial.fire(&made).await;
+    trial.fire(&made).await;
+    trial.pass(5 * DAY_MS);
+    assert_eq!(trial.ledger_of(&made).await.len(), 3);
+    // The occurrence that was dropped as not the newest ended at the border, and is kept.
+    assert_eq!(trial.store.drop_history(trial.now, before).await.expect("dropped"), 1);
+    let kept = trial.ledger_of(&made).await;
+    assert_eq!(outcomes(&kept), ["fired", "coalesced"]);
+    assert!(kept.iter().all(|entry| entry.decided_at >= before));
+    let schedule = trial.now_of(&made).await;
+    let mut trial = trial.reopen().await;
+    assert_eq!(trial.ledger_of(&made).await, kept);
+    assert_eq!(trial.now_of(&made).await, schedule);
+    trial.fire(&made).await;
+}
+
+/// Stored, replaced, removed, and listed by name, per tenant.
+pub async fn calendars_are_kept(home: &dyn Home) {
+    let trial = Trial::start(home).await;
+    let (acme, globex) = (tenant("acme"), tenant("globex"));
+    let store = &trial.store;
+    let days = dates(&["2027-12-25", "2027-01-01"]);
+    for (tenant, name) in [(&acme, "b"), (&acme, "a"), (&globex, "a"), (&acme, "gone")] {
+        store.put_calendar(tenant, name, Some(days.clone())).await.expect("stored");
+    }
+    let other = dates(&["2028-02-29"]);
+    store.put_calendar(&acme, "a", Some(other.clone())).await.expect("stored");
+    store.put_calendar(&acme, "gone", None).await.expect("removed");
+    store.put_calendar(&acme, "never", None).await.expect("removed");
+    let trial = trial.reopen().await;
+    let calendar = async |tenant, name| trial.store.calendar(tenant, name).await.expect("read");
+    assert_eq!(calendar(&acme, "a").await, Some(other));
+    assert_eq!(calendar(&acme, "b").await, Some(days.clone()));
+    assert_eq!(calendar(&globex, "a").await, Some(days));
+    assert_eq!(calendar(&acme, "gone").await, None);
+    let names: [Arc<str>; 2] = ["a".into(), "b".into()];
+    assert_eq!(trial.store.calendars(&acme).await.expect("read"), names);
+    assert_eq!(trial.store.calendars(&tenant("acm")).await.expect("read"), []);
+}
+
+/// What waits stays as it is until the schedule is told; then it goes by the new dates.
+pub async fn a_changed_calendar_moves_what_waits(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    // START is a Friday, 2027-01-15 at 08:00.
+    let put = async |trial: &Trial<'_>, texts: &[&str]| {
+        trial.store.put_calendar(&acme, "holidays", Some(dates(texts))).await.expect("stored");
+    };
+    put(&trial, &["2027-01-16"]).await;
+    let daily = ruled(|rule| {
+        rule.timing = Timing::Cron(Box::new(Cron::parse("0 9 * * *").expect("a cron expression")));
+        rule.exclude.calendar = Some(Arc::from("holidays"));
+    });
+    let made = trial.create(&acme, daily).await;
+    trial.fire(&made).await;
+    let sunday = trial.pending(&made).await.expect("pending");
+    assert_eq!(sunday.status.due_at.to_string(), "2027-01-17T09:00:00.000Z");
+    put(&trial, &["2027-01-17", "2027-01-18"]).await;
+    assert_eq!(trial.pending(&made).await.as_ref(), Some(&sunday));
+    let edited = trial.edit(&made, ScheduleCommand::Rearm).await;
+    let saturday = trial.pending(&made).await.expect("pending");
+    assert_eq!(saturday.status.due_at.to_string(), "2027-01-16T09:00:00.000Z");
+    assert_eq!(edited.jobs.len(), 2);
+    assert_eq!((edited.jobs[0].id, edited.jobs[0].status.state), (sunday.id, JobState::Cancelled));
+    assert_eq!(trial.get(&sunday).await, None);
+    let again = trial.try_edit(ordering(&made, ScheduleCommand::Rearm)).await.expect("granted");
+    assert!(!again.changed);
+    let mut trial = trial.reopen().await;
+    let applied = trial.fire(&made).await;
+    assert_eq!(applied.others[0].status.due_at.to_string(), "2027-01-19T09:00:00.000Z");
+    trial.store.put_calendar(&acme, "holidays", None).await.expect("removed");
+    trial.edit(&made, ScheduleCommand::Rearm).await;
+    let sunday = trial.pending(&made).await.expect("pending");
+    assert_eq!(sunday.status.due_at.to_string(), "2027-01-17T09:00:00.000Z", "nothing is excluded any more");
+    let fired = trial.ledger_of(&made).await;
+    assert!(fired.iter().all(|entry| matches!(entry.outcome, Outcome::Fired { .. })));
+}

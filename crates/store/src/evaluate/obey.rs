@@ -1,0 +1,180 @@
+//! Orders for jobs. A claim of an occurrence moves its schedule on; the end of a job may set another free.
+
+use tidewheel_core::job::{Change, Command, Job, Rejection, transition};
+use tidewheel_core::limits::HELD_RECHECK_MS;
+use tidewheel_core::schedule::{
+    Decision, Finish, Overlap, Schedule, ScheduleId, Verdict, on_claim, on_finish,
+};
+use tidewheel_core::time::Timestamp;
+
+use super::{Books, Changes, JobChange, ScheduleChange, calendar_of};
+use crate::{Applied, Error, Refusal};
+
+/// Applies a command to a job that is there. A refused command may come with changes all the same: an
+/// occurrence that has to wait is stored as one that is due later.
+///
+/// # Errors
+/// When something needed cannot be read.
+pub fn obey(
+    books: &mut impl Books,
+    now: Timestamp,
+    job: &Job,
+    command: &Command,
+) -> Result<(Result<Applied, Refusal>, Changes), Error> {
+    let mut changes = Changes::default();
+    let change = match transition(job, command, now) {
+        Ok(change) => change,
+        Err(rejection) => return Ok((Err(rejection.into()), changes)),
+    };
+    let next = match change {
+        Change::Nothing => return Ok((Ok(applied(job.clone(), false)), changes)),
+        Change::Gone => {
+            changes.note(JobChange::Removed(job.id));
+            return Ok((Ok(applied(job.clone(), true)), changes));
+        }
+        Change::To(next) => next,
+    };
+    if matches!(command, Command::Claim { .. })
+        && let Some(id) = schedule_of(job)
+    {
+        match books.read_schedule(&job.tenant, id) {
+            Ok(Some(schedule)) => {
+                if let Some(decision) = decide(books, &schedule, job, now)? {
+                    return carry_out(books, now, command, decision, changes);
+                }
+            }
+            Ok(None) => {}
+            // Nobody can tell whether it may run. It stays, and is looked at again in a while.
+            Err(Error::Corrupt(_)) => {
+                let mut held = job.clone();
+                held.status.due_at = now.plus_ms(HELD_RECHECK_MS);
+                changes.put(held);
+                return Ok((Err(Rejection::NotDue.into()), changes));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut others = Vec::new();
+    changes.put(next.clone());
+    if next.status.state.is_finished() && !job.status.state.is_finished() {
+        finish(books, now, &next, &mut changes, &mut others)?;
+    }
+    Ok((Ok(Applied { job: next, changed: true, others }), changes))
+}
+
+fn applied(job: Job, changed: bool) -> Applied {
+    Applied { job, changed, others: Vec::new() }
+}
+
+/// The schedule a job came from; none for an id that no schedule has.
+fn schedule_of(job: &Job) -> Option<ScheduleId> {
+    job.spec.occurrence.as_ref().and_then(|occurrence| occurrence.schedule_id.parse().ok())
+}
+
+fn decide(
+    books: &mut impl Books,
+    schedule: &Schedule,
+    job: &Job,
+    now: Timestamp,
+) -> Result<Option<Decision>, Error> {
+    let is_next = schedule.next.is_some_and(|next| next.job_id == job.id);
+    if !is_next && schedule.held != Some(job.id) {
+        return Ok(None);
+    }
+    let calendar = calendar_of(books, &schedule.tenant, &schedule.definition)?;
+    let unfinished = match schedule.definition.overlap {
+        Overlap::Allow => Vec::new(),
+        Overlap::Skip | Overlap::BufferOne | Overlap::CancelRunning => {
+            Changes::default().unfinished(books, &schedule.tenant, &schedule.active)?
+        }
+    };
+    Ok(on_claim(schedule, job, calendar.as_deref(), &|id| unfinished.contains(&id), now))
+}
+
+fn carry_out(
+    books: &mut impl Books,
+    now: Timestamp,
+    command: &Command,
+    decision: Decision,
+    mut changes: Changes,
+) -> Result<(Result<Applied, Refusal>, Changes), Error> {
+    let Decision { verdict, schedule, next, cancel, entries } = decision;
+    let tenant = schedule.tenant.clone();
+    changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
+    changes.entries = entries;
+    let mut others = Vec::new();
+    if let Some(next) = next {
+        changes.put(next.clone());
+        others.push(next);
+    }
+    let job = match verdict {
+        Verdict::Drop(job) => job,
+        Verdict::Hold(job) => {
+            changes.put(job);
+            return Ok((Err(Rejection::NotDue.into()), changes));
+        }
+        Verdict::Fire(job) => match transition(&job, command, now) {
+            Ok(Change::To(job)) => job,
+            Ok(Change::Nothing | Change::Gone) => job,
+            Err(rejection) => return Ok((Err(rejection.into()), Changes::default())),
+        },
+    };
+    changes.put(job.clone());
+    for id in cancel {
+        if let Some(cancelled) = changes.cancel(books, &tenant, id, now)? {
+            others.push(cancelled.clone());
+            finish(books, now, &cancelled, &mut changes, &mut others)?;
+        }
+    }
+    if job.status.state.is_finished() {
+        finish(books, now, &job, &mut changes, &mut others)?;
+    }
+    Ok((Ok(Applied { job, changed: true, others }), changes))
+}
+
+/// A job has ended: moves its schedule's chain on, or sets an occurrence free that waited for it.
+fn finish(
+    books: &mut impl Books,
+    now: Timestamp,
+    job: &Job,
+    changes: &mut Changes,
+    others: &mut Vec<Job>,
+) -> Result<(), Error> {
+    let Some(schedule) = schedule_now(books, job, changes)? else { return Ok(()) };
+    let is_next = schedule.next.is_some_and(|next| next.job_id == job.id);
+    let calendar = if is_next { calendar_of(books, &job.tenant, &schedule.definition)? } else { None };
+    let is_waited_for = schedule.held.is_some() && schedule.active.contains(&job.id);
+    let unfinished =
+        if is_waited_for { changes.unfinished(books, &job.tenant, &schedule.active)? } else { Vec::new() };
+    let is_unfinished = |id| unfinished.contains(&id);
+    let Some(finish) = on_finish(&schedule, job.id, calendar.as_deref(), &is_unfinished, now) else {
+        return Ok(());
+    };
+    let Finish { schedule, release, next, entries } = finish;
+    changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
+    changes.entries.extend(entries);
+    if let Some(next) = next {
+        changes.put(next.clone());
+        others.push(next);
+    }
+    let held = release.map(|id| changes.job(books, &job.tenant, id)).transpose()?.flatten();
+    if let Some(Ok(Change::To(released))) = held.map(|held| transition(&held, &Command::RunNow, now)) {
+        changes.put(released.clone());
+        others.push(released);
+    }
+    Ok(())
+}
+
+/// The schedule of a job, as this order leaves it. One that cannot be read keeps no job from ending.
+fn schedule_now(books: &mut impl Books, job: &Job, changes: &Changes) -> Result<Option<Schedule>, Error> {
+    let Some(id) = schedule_of(job) else { return Ok(None) };
+    match &changes.schedule {
+        Some(ScheduleChange::Put(schedule)) if schedule.id == id => Ok(Some((**schedule).clone())),
+        Some(ScheduleChange::Removed(removed)) if *removed == id => Ok(None),
+        Some(_) | None => match books.read_schedule(&job.tenant, id) {
+            Ok(schedule) => Ok(schedule),
+            Err(Error::Corrupt(_)) => Ok(None),
+            Err(error) => Err(error),
+        },
+    }
+}

@@ -1,0 +1,40 @@
+//! What evaluating an order reads of the model.
+
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
+use tidewheel_core::time::Timestamp;
+
+use super::tables::Tables;
+use crate::Error;
+use crate::evaluate::Books;
+
+impl Books for Tables {
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        Ok(self.job(tenant, id).cloned())
+    }
+
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
+        Ok(self.plans.schedule(tenant, id).cloned())
+    }
+
+    fn read_calendar(&mut self, tenant: &Tenant, name: &str) -> Result<Option<Arc<Dates>>, Error> {
+        Ok(self.plans.calendar(tenant, name).cloned())
+    }
+
+    fn read_name(&mut self, tenant: &Tenant, name: &Arc<str>) -> Result<Option<ScheduleId>, Error> {
+        Ok(self.plans.named(tenant, name))
+    }
+
+    fn read_key(
+        &mut self,
+        now: Timestamp,
+        tenant: &Tenant,
+        key: &Arc<str>,
+    ) -> Result<Option<(ScheduleId, [u8; 16])>, Error> {
+        Ok(self.plans.keyed(now, tenant, key))
+    }
+}
