@@ -1,5 +1,7 @@
 //! The one door to randomness: ids and the jitter of retries.
 
+use std::cell::RefCell;
+
 /// Where the server gets its random numbers from.
 pub trait Random: Send + Sync + 'static {
     /// Any number.
@@ -20,11 +22,35 @@ pub trait Random: Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub struct SystemRandom;
 
+/// Numbers asked of the system at once: an id needs two, and a call of its own for each would cost more than
+/// making the rest of the job.
+const STOCK_COUNT: usize = 128;
+const NUMBER_BYTES: usize = size_of::<u64>();
+
+thread_local! {
+    static STOCK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
 impl Random for SystemRandom {
-    #[expect(clippy::disallowed_methods, reason = "this is the door")]
     fn next_u64(&self) -> u64 {
-        // Without the system's randomness ids could collide: better to answer zero, which the store then
-        // refuses as a repeat, than to invent weak ids. In practice this never fails once the system is up.
-        getrandom::u64().unwrap_or(0)
+        STOCK.with_borrow_mut(|stock| {
+            if stock.is_empty() {
+                refill(stock);
+            }
+            stock.pop().unwrap_or(0)
+        })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+fn refill(stock: &mut Vec<u64>) {
+    let mut bytes = [0; STOCK_COUNT * NUMBER_BYTES];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => {
+            let (numbers, _) = bytes.as_chunks::<NUMBER_BYTES>();
+            stock.extend(numbers.iter().map(|number| u64::from_ne_bytes(*number)));
+        }
+        // In practice this never fails once the system is up; if it does, the log must say why ids collide.
+        Err(error) => tracing::error!(%error, "the system gives no random numbers"),
     }
 }

@@ -65,6 +65,7 @@ fn job(engine: &Engine, tenant: &str, destination: Destination, run_at: Timestam
     Submission {
         job: Job::new(Tenant::new(tenant).unwrap(), spec, run_at, engine.random().tail()),
         key: None,
+        fresh: true,
     }
 }
 
@@ -273,7 +274,7 @@ async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what
             let run_at = now.plus_ms(-3_700_000 + second * 1_000);
             let job =
                 Job::new(Tenant::new("a").unwrap(), spec.clone(), run_at, u128::try_from(second).unwrap());
-            Submission { job, key: None }
+            Submission { job, key: None, fresh: true }
         })
         .collect();
     store.submit(now, jobs, OnConflict::KeepNone).await.unwrap();

@@ -110,7 +110,7 @@ impl Request {
             .map(|job| {
                 let key = job.spec.idempotency_key.clone();
                 let key = key.map(|key| IdempotencyClaim { key, fingerprint: [1; 16], until });
-                Submission { job: job.clone(), key }
+                Submission { job: job.clone(), key, fresh: false }
             })
             .collect();
         world

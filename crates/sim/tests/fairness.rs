@@ -75,8 +75,10 @@ impl Bench {
     async fn submit(&self, tenant: &str, to: &Destination, times: &[Timestamp]) -> Vec<JobId> {
         let mut ids = Vec::new();
         for times in times.chunks(10_000) {
-            let jobs: Vec<Submission> =
-                times.iter().map(|at| Submission { job: self.job(tenant, to, *at), key: None }).collect();
+            let jobs: Vec<Submission> = times
+                .iter()
+                .map(|at| Submission { job: self.job(tenant, to, *at), key: None, fresh: true })
+                .collect();
             ids.extend(jobs.iter().map(|submission| submission.job.id));
             self.engine.submit(jobs, OnConflict::KeepOthers).await.unwrap();
         }

@@ -38,7 +38,8 @@ async fn main() {
     let shot_at = START.plus_ms(-HOUR_MS);
     let started = start();
     each_batch(count, &store, move |store, numbers| async move {
-        let jobs = numbers.map(|n| Submission { job: one_shot(n, shot_at), key: None }).collect();
+        let jobs =
+            numbers.map(|n| Submission { job: one_shot(n, shot_at), key: None, fresh: true }).collect();
         store.submit(shot_at, jobs, OnConflict::KeepOthers).await.unwrap();
     })
     .await;

@@ -93,7 +93,7 @@ async fn submit(store: &Arc<EmbeddedStore>, jobs: u64) -> Rates {
                 let tenants: Vec<_> = (0..16).map(|n| bare::sample(n, 0).tenant).collect();
                 for batch in (0..jobs / BATCH).filter(|batch| batch % TASKS == task) {
                     let jobs = (batch * BATCH..(batch + 1) * BATCH)
-                        .map(|n| Submission { job: like(&template, &tenants, n), key: None })
+                        .map(|n| Submission { job: like(&template, &tenants, n), key: None, fresh: true })
                         .collect();
                     let answers = store.submit(template.spec.created_at, jobs, OnConflict::KeepOthers).await;
                     assert_eq!(answers.unwrap().len(), 1_000);

@@ -22,6 +22,7 @@ use crate::stopwatch::Stopwatch;
 use crate::{keys, record, versioned};
 
 const TENANTS_COUNT: u64 = 16;
+const SAMPLES_COUNT: u64 = 4_096;
 /// When the jobs' day begins; any day will do.
 const DAY_START_MS: i64 = 20_000 * DAY_MS;
 
@@ -48,8 +49,7 @@ impl Rates {
 /// A job of the benchmark: number `n` of jobs spread over a day and a few tenants.
 #[must_use]
 pub fn sample(n: u64, payload_bytes: usize) -> Job {
-    let payload: Vec<u8> =
-        (0..payload_bytes).map(|i| b'a' + u8::try_from((i * 7 + i / 5) % 26).unwrap_or(0)).collect();
+    let payload: Vec<u8> = (0..payload_bytes).map(|at| sample_digit(n, at)).collect();
     let spec = Spec {
         kind: "bench".into(),
         payload: Bytes::from(payload),
@@ -79,11 +79,11 @@ pub fn ingest(
     sync: bool,
 ) -> Result<Rates, KvError> {
     let kv = open(path)?;
-    let value = record::encode(&sample(0, payload_bytes));
+    let values = samples(|job| record::encode(&job), payload_bytes);
     let tenants: Vec<_> = (0..TENANTS_COUNT).map(sample_tenant).collect();
     let stopwatch = Stopwatch::start();
     let mut writes = Batch::default();
-    for (n, tenant) in (0..count).zip(tenants.iter().cycle()) {
+    for ((n, tenant), value) in (0..count).zip(tenants.iter().cycle()).zip(values.iter().cycle()) {
         writes.put(Keyspace::Waiting, keys::job(SHARDS_COUNT_DEFAULT, tenant, sample_id(n)), value.clone());
         if writes.0.len() >= batch || n + 1 == count {
             kv.commit(std::mem::take(&mut writes), durability(sync))?;
@@ -101,7 +101,7 @@ pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Res
     let history = Keyspace::History(Day::of(Timestamp::from_ms(DAY_START_MS)));
     kv.create(history)?;
     let running = attempt(&sample(0, payload_bytes));
-    let value = record::encode(&succeeded(&running));
+    let values = samples(|job| record::encode(&succeeded(&attempt(&job))), payload_bytes);
     let stopwatch = Stopwatch::start();
     let mut jobs = 0;
     let mut claim_number = 0_u64;
@@ -123,7 +123,7 @@ pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Res
         for number in first_claim..claim_number {
             outcomes.delete(Keyspace::Claims, number.to_be_bytes().to_vec());
         }
-        for key in entries {
+        for (key, value) in entries.into_iter().zip(values.iter().cycle()) {
             outcomes.put(history, key.clone(), value.clone());
             outcomes.delete(Keyspace::Waiting, key);
         }
@@ -151,6 +151,20 @@ fn scan(kv: &dyn Kv, after: &[u8], count: usize) -> Result<Vec<Vec<u8>>, KvError
         if entries.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(entries)
+}
+
+/// Records to write over and over, made before the clock runs. So many that none comes twice within what a
+/// compressor looks at.
+fn samples<T>(encode: impl Fn(Job) -> T, payload_bytes: usize) -> Vec<T> {
+    (0..SAMPLES_COUNT).map(|n| encode(sample(n, payload_bytes))).collect()
+}
+
+/// A hexadecimal digit that looks random.
+fn sample_digit(n: u64, at: usize) -> u8 {
+    let place = u64::try_from(at).unwrap_or(0);
+    let mixed = xxhash_rust::xxh3::xxh3_64_with_seed(&place.to_be_bytes(), n);
+    let digit = u8::try_from(mixed % 16).unwrap_or(0);
+    if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
 }
 
 fn sample_tenant(n: u64) -> Tenant {

@@ -28,7 +28,7 @@ const MIB: u64 = 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
 /// After so much, small keyspaces are flushed too: their few entries would keep whole journals alive.
 const JOURNAL_BYTES_TIDY: u64 = 40 * MIB;
-/// Write buffers of the two keyspaces every job goes through.
+/// Write buffers of the keyspaces every job goes through, and of schedules, which change with every fire.
 const BUFFER_BYTES_BUSY: u64 = 16 * MIB;
 const BUFFER_BYTES_OTHER: u64 = 8 * MIB;
 const TABLE_BYTES: u64 = 32 * MIB;
@@ -63,7 +63,9 @@ impl FjallKv {
             .cache_size(cache_bytes)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .manual_journal_persist(true)
-            .worker_threads(2)
+            // With more than one, the first keeps sending itself the compactions of the others while they run,
+            // as fast as it can: a whole core lost.
+            .worker_threads(1)
             .open()
             .map_err(engine)?;
         let mark = Mark::open(path).map_err(|error| io(&error))?;
@@ -107,7 +109,9 @@ impl FjallKv {
             return Ok(());
         }
         self.untidied_bytes.store(0, Ordering::Relaxed);
-        let small = |keyspace: &Keyspace| !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_));
+        let small = |keyspace: &Keyspace| {
+            !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_) | Keyspace::Schedules)
+        };
         for handle in self.keyspaces().into_iter().filter(small).filter_map(|keyspace| self.handle(keyspace))
         {
             handle.rotate_memtable().map_err(engine)?;
@@ -251,13 +255,12 @@ impl Snapshot for FjallSnapshot<'_> {
 
 fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
     let buffer = match keyspace {
-        Keyspace::Waiting | Keyspace::History(_) => BUFFER_BYTES_BUSY,
+        Keyspace::Waiting | Keyspace::History(_) | Keyspace::Schedules => BUFFER_BYTES_BUSY,
         Keyspace::Parked
         | Keyspace::Dead
         | Keyspace::Claims
         | Keyspace::Leases
         | Keyspace::Meta
-        | Keyspace::Schedules
         | Keyspace::Names
         | Keyspace::Calendars
         | Keyspace::Keys(_)

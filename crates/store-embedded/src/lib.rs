@@ -7,7 +7,7 @@
 //! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
 //! | `commit` | the one thread that writes, many requests to a sync |
 //! | `read` | due work, lookups, lists |
-//! | `view`, `gaps` | attempts under way and what is known to be empty, in memory |
+//! | `view`, `gaps`, `ahead` | attempts under way, what is known to be empty, schedules about to fire: in memory |
 //! | `fjall_kv`, `journal`, `mark` | the engine, and what is done about its habits |
 //! | [`faulty`] | an engine that loses what was not synced, for tests |
 //! | [`bare`] | the engine's own speed, to measure against |
@@ -16,6 +16,7 @@
 //! run, and id and tenant are its key. Starting an attempt writes a share of one small record; ending it deletes
 //! the job there and puts it into the history of the day.
 
+mod ahead;
 mod attempts;
 mod checkpoints;
 mod commit;

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use crate::keys;
@@ -31,6 +32,21 @@ impl JobKey {
 impl Hash for JobKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.id.spread());
+    }
+}
+
+/// Which schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScheduleKey {
+    pub(crate) tenant: Tenant,
+    pub(crate) id: ScheduleId,
+}
+
+/// The id is random enough for a hash; equality looks at the tenant too.
+impl Hash for ScheduleKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [a, b, c, d, e, f, g, h, ..] = *self.id.as_bytes();
+        state.write_u64(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
     }
 }
 

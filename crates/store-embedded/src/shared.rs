@@ -8,6 +8,7 @@ use tidewheel_core::job::Job;
 use tidewheel_core::place::Bucket;
 use tidewheel_store::{Error, Health};
 
+use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::gaps::Gaps;
 use crate::kv::{Day, Keyspace, Kv, KvError};
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub(crate) shards: u16,
     pub(crate) view: View,
     pub(crate) gaps: Gaps,
+    pub(crate) ahead: Ahead,
     pub(crate) rules: Rules,
     counters: Mutex<Counters>,
     schedule_counts: Mutex<ScheduleCounts>,
@@ -53,6 +55,7 @@ impl Shared {
             shards,
             view: View::default(),
             gaps: Gaps::default(),
+            ahead: Ahead::default(),
             rules,
             counters: Mutex::new(counters),
             schedule_counts: Mutex::new(schedules),
@@ -116,25 +119,6 @@ impl Days {
 
     pub(crate) fn covers(&self, day: Day, bucket: Bucket) -> bool {
         self.history.get(&day).is_some_and(|(first, last)| (*first..=*last).contains(&bucket))
-    }
-}
-
-/// A reader's place in the view that can be handed on: what changes from now on is remembered until it is
-/// dropped.
-pub(crate) struct Registration {
-    shared: Arc<Shared>,
-    pub(crate) version: u64,
-}
-
-impl Registration {
-    pub(crate) fn begin(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), version: shared.view.register() }
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.shared.view.deregister(self.version);
     }
 }
 

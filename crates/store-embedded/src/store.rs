@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Command, Job};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
@@ -21,14 +21,14 @@ use crate::fjall_kv::FjallKv;
 use crate::kv::{Durability, Kv};
 use crate::options::{OpenError, Options};
 use crate::place::JobKey;
-use crate::read::Reader;
+use crate::read::{Reader, read_ahead};
 use crate::record;
 use crate::rules::Rules;
-use crate::shared::{Registration, Shared, read_error};
+use crate::shared::{Shared, read_error};
 use crate::view::Published;
 
-/// Submissions of at least so many jobs look for their ids before they queue for the commit thread.
-const LOOK_AHEAD_COUNT_MIN: usize = 64;
+/// Claims of at least so many jobs of schedules read these before they queue for the commit thread.
+const LOOK_AHEAD_COUNT_MIN: usize = 16;
 
 /// Jobs in one folder, for one process.
 pub struct EmbeddedStore {
@@ -97,24 +97,29 @@ impl EmbeddedStore {
         answer.await.map_err(|_| self.gone())?
     }
 
+    /// Reads the schedules that many claims will ask for, beside the commit thread.
+    async fn look_ahead(&self, orders: &[Order]) -> Result<(), Error> {
+        let claims = orders.iter().filter(|order| matches!(order.command, Command::Claim { .. }));
+        let jobs: Vec<_> =
+            claims.map(|order| JobKey { id: order.id, tenant: order.tenant.clone() }).collect();
+        if jobs.len() < LOOK_AHEAD_COUNT_MIN {
+            return Ok(());
+        }
+        let schedules = self.shared.view.schedules_of(jobs.iter());
+        if schedules.len() < LOOK_AHEAD_COUNT_MIN {
+            return Ok(());
+        }
+        let (shared, kv) = (Arc::clone(&self.shared), self.shared.kv()?);
+        let task = tokio::task::spawn_blocking(move || read_ahead(&shared, &*kv, schedules));
+        task.await.map_err(|error| Error::Unavailable(format!("a read was interrupted: {error}")))
+    }
+
     /// Why the commit thread does not answer.
     fn gone(&self) -> Error {
         match self.shared.kv() {
             Err(error) => error,
             Ok(_) => Error::Poisoned("the commit thread has stopped".to_owned()),
         }
-    }
-
-    /// Looks for the jobs of a large batch beside the commit thread, which then only checks what changed since.
-    async fn look_ahead(&self, mut arrivals: Vec<Arrival>, version: u64) -> Result<Vec<Arrival>, Error> {
-        self.read(move |reader| {
-            let absent = reader.absent(arrivals.iter().map(|arrival| &arrival.key))?;
-            for (arrival, absent) in arrivals.iter_mut().zip(absent) {
-                arrival.absent_since = absent.then_some(version);
-            }
-            Ok(arrivals)
-        })
-        .await
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -156,21 +161,15 @@ impl Store for EmbeddedStore {
         jobs: Vec<Submission>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
-        let arrivals = jobs.into_iter().map(|Submission { job, key: claim }| Arrival {
+        let arrivals = jobs.into_iter().map(|Submission { job, key: claim, fresh }| Arrival {
             key: JobKey::of(&job),
             record: record::encode(&job),
             job,
             claim,
-            absent_since: None,
+            fresh,
         });
-        let mut arrivals: Vec<_> = arrivals.collect();
-        let mut registration = None;
-        if arrivals.len() >= LOOK_AHEAD_COUNT_MIN {
-            let registered = Registration::begin(&self.shared);
-            arrivals = self.look_ahead(arrivals, registered.version).await?;
-            registration = Some(registered);
-        }
-        self.request(|reply| Request::Submit { now, arrivals, on_conflict, registration, reply }).await
+        let arrivals = arrivals.collect();
+        self.request(|reply| Request::Submit { now, arrivals, on_conflict, reply }).await
     }
 
     async fn apply(
@@ -179,6 +178,7 @@ impl Store for EmbeddedStore {
         epoch: Option<u64>,
         orders: Vec<Order>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
+        self.look_ahead(&orders).await?;
         self.request(|reply| Request::Apply { now, epoch, orders, reply }).await
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 use tidewheel_core::job::Job;
 
-use crate::place::JobKey;
+use crate::place::{JobKey, ScheduleKey};
 
 /// Jobs kept after a due read, so that claiming them reads nothing; by [`Job::size_bytes`].
 const RECENT_BYTES_MAX: usize = 48 * 1024 * 1024;
@@ -100,21 +100,6 @@ impl View {
         }
     }
 
-    /// For the commit thread: calls `found` with each key that has not changed since the registered version
-    /// beside it.
-    pub(crate) fn unchanged<'k>(
-        &self,
-        keys: impl Iterator<Item = (&'k JobKey, u64)>,
-        mut found: impl FnMut(&'k JobKey),
-    ) {
-        let inner = self.lock();
-        for (key, version) in keys {
-            if inner.changed.get(key).is_none_or(|changed| *changed <= version) {
-                found(key);
-            }
-        }
-    }
-
     pub(crate) fn publish(&self, published: Published) {
         let mut inner = self.lock();
         inner.version += 1;
@@ -176,6 +161,18 @@ impl View {
             };
             found(key, known);
         }
+    }
+}
+
+impl View {
+    /// The schedules that waiting jobs came from, of those that were read just now.
+    pub(crate) fn schedules_of<'k>(&self, keys: impl Iterator<Item = &'k JobKey>) -> Vec<ScheduleKey> {
+        let inner = self.lock();
+        let schedule_of = |key: &JobKey| {
+            let occurrence = inner.recent.get(key)?.spec.occurrence.as_ref()?;
+            Some(ScheduleKey { tenant: key.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
+        };
+        keys.filter_map(schedule_of).collect()
     }
 }
 

@@ -85,8 +85,10 @@ async fn reads_to_open(waiting: u64) -> usize {
     let jobs: Vec<_> = (0..waiting).map(|n| bare::sample(n, 16)).collect();
     let now = jobs[0].id.run_at().max(jobs[1].id.run_at());
     for batch in jobs.chunks(5_000) {
-        let batch =
-            batch.iter().map(|job| tidewheel_store::Submission { job: job.clone(), key: None }).collect();
+        let batch = batch
+            .iter()
+            .map(|job| tidewheel_store::Submission { job: job.clone(), key: None, fresh: false })
+            .collect();
         store.submit(now, batch, OnConflict::KeepOthers).await.unwrap();
     }
     let claim = Command::Claim { epoch: 1, worker: "w".into(), lease_ms: 5_000, detached: false };

@@ -25,6 +25,8 @@ pub struct Submission {
     pub job: Job,
     /// The key it is taken in under, if the caller gave one.
     pub key: Option<IdempotencyClaim>,
+    /// The id was made for this call and never sent before, so that no store need look for it.
+    pub fresh: bool,
 }
 
 /// A caller's idempotency key, per tenant.
@@ -201,7 +203,7 @@ pub trait Store: Schedules {
     /// A failure stores none of the batch. A duplicate or a conflict is an answer for its own item; what a
     /// conflict means for the others is the caller's choice ([`OnConflict`]). A key used twice in one batch
     /// behaves as in two calls. An id that is already there is left as it is and answers `New`, so that a
-    /// batch whose answer was lost can be sent again.
+    /// batch whose answer was lost can be sent again; not if it is said to be fresh.
     async fn submit(
         &self,
         now: Timestamp,

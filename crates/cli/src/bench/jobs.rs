@@ -75,7 +75,11 @@ pub(super) fn submission(destination: &Destination, run_at: Timestamp, now: Time
         occurrence: None,
         created_at: now,
     };
-    Submission { job: Job::new(Tenant::default(), spec, run_at, u128::from(next_number())), key: None }
+    Submission {
+        job: Job::new(Tenant::default(), spec, run_at, u128::from(next_number())),
+        key: None,
+        fresh: true,
+    }
 }
 
 /// Stores that many jobs, each at a time within `spread_ms` after `from`, without a server.

@@ -27,10 +27,9 @@ impl Committer {
         let poisoned = self.shared.poisoned();
         let refused = |error: &Option<Error>| error.clone().map_or(Ok(()), Err);
         match request {
-            Request::Submit { now, arrivals, on_conflict, registration, reply } => {
+            Request::Submit { now, arrivals, on_conflict, reply } => {
                 let outcome =
                     refused(&poisoned).and_then(|()| self.submit(group, now, arrivals, on_conflict));
-                drop(registration);
                 match outcome {
                     Ok(answer) => group.answers.push(Answer::Submitted(reply, answer)),
                     Err(error) => drop(reply.send(Err(error))),
@@ -84,12 +83,11 @@ impl Committer {
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
         self.check_room()?;
-        let absent = arrivals.iter().filter_map(|arrival| Some((&arrival.key, arrival.absent_since?)));
-        self.shared.view.unchanged(absent, |key| {
-            if group.find(key).is_none() {
-                group.add(Slot::absent(key.clone()));
+        for arrival in arrivals.iter().filter(|arrival| arrival.fresh) {
+            if group.find(&arrival.key).is_none() {
+                group.add(Slot::absent(arrival.key.clone()));
             }
-        });
+        }
         let slots = self.load(group, arrivals.iter().map(|arrival| &arrival.key))?;
         for arrival in &arrivals {
             if let Some(claim) = &arrival.claim {
@@ -160,6 +158,14 @@ impl Committer {
             }
         }
         Ok(keys.map(|key| group.find(key).unwrap_or(usize::MAX)).collect())
+    }
+
+    /// Makes sure the group knows this job as it is; says which slot is its own.
+    pub(super) fn load_one(&self, group: &mut Group, key: &JobKey) -> Result<usize, Error> {
+        match group.find(key) {
+            Some(slot) => Ok(slot),
+            None => Ok(self.load(group, std::iter::once(key))?.first().copied().unwrap_or(usize::MAX)),
+        }
     }
 
     pub(super) fn load_pointer(

@@ -1,34 +1,17 @@
 //! Schedules that were read or written lately, as they are on disk, so that those that fire often, or whose job
 //! ends soon after it started, are not read again each time.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::ScheduleId;
 
+use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
-const GENERATION_COUNT_MAX: usize = 16_384;
+const GENERATION_COUNT_MAX: usize = 8_192;
 /// What their definitions may take together.
 const GENERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// Which schedule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ScheduleKey {
-    pub(super) tenant: Tenant,
-    pub(super) id: ScheduleId,
-}
-
-/// The id is random enough for a hash; equality looks at the tenant too.
-impl Hash for ScheduleKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = *self.id.as_bytes();
-        state.write_u64(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
-    }
-}
 
 /// Two generations: what is used goes into the young one; when that is full, it becomes the old one, and what the
 /// old one held and nobody asked for since is forgotten.
@@ -55,6 +38,13 @@ impl Known {
         }
     }
 
+    /// Keeps what was read, if it is not among the young already.
+    pub(super) fn keep(&mut self, key: ScheduleKey, stored: Arc<Stored>) {
+        if !self.young.contains_key(&key) {
+            self.put(key, stored);
+        }
+    }
+
     pub(super) fn remove(&mut self, key: &ScheduleKey) {
         if let Some(before) = self.young.remove(key) {
             self.young_bytes -= before.definition.len();
@@ -67,7 +57,8 @@ impl Known {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use tidewheel_core::schedule::{NewSchedule, create};
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
 
     use crate::definition::tests::definition;
 

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
 use crate::place::JobKey;
-use crate::shared::{Registration, Shared};
+use crate::shared::Shared;
 use group::Group;
 pub(crate) use group::Pointer;
 pub(crate) use known::Known;
@@ -53,51 +53,19 @@ pub(crate) struct Arrival {
     pub(crate) job: tidewheel_core::job::Job,
     pub(crate) record: Vec<u8>,
     pub(crate) claim: Option<IdempotencyClaim>,
-    /// The caller has looked and found no such job, as of this version of the view, where it is still registered.
-    pub(crate) absent_since: Option<u64>,
+    /// Nobody has seen its id before.
+    pub(crate) fresh: bool,
 }
 
 pub(crate) enum Request {
-    Submit {
-        now: Timestamp,
-        arrivals: Vec<Arrival>,
-        on_conflict: OnConflict,
-        /// Keeps [`Arrival::absent_since`] good until the request is judged.
-        registration: Option<Registration>,
-        reply: Reply<Vec<Submitted>>,
-    },
-    Apply {
-        now: Timestamp,
-        epoch: Option<u64>,
-        orders: Vec<Order>,
-        reply: Reply<Judgements>,
-    },
-    OpenEpoch {
-        reply: Reply<u64>,
-    },
-    SaveCheckpoints {
-        checkpoints: Vec<Checkpoint>,
-        reply: Reply<()>,
-    },
-    EditSchedules {
-        now: Timestamp,
-        orders: Vec<ScheduleOrder>,
-        reply: Reply<Edits>,
-    },
-    PutCalendar {
-        tenant: Tenant,
-        name: Arc<str>,
-        dates: Option<Dates>,
-        reply: Reply<()>,
-    },
-    DropHistory {
-        now: Timestamp,
-        before: Timestamp,
-        reply: Reply<u64>,
-    },
-    Close {
-        reply: Reply<()>,
-    },
+    Submit { now: Timestamp, arrivals: Vec<Arrival>, on_conflict: OnConflict, reply: Reply<Vec<Submitted>> },
+    Apply { now: Timestamp, epoch: Option<u64>, orders: Vec<Order>, reply: Reply<Judgements> },
+    OpenEpoch { reply: Reply<u64> },
+    SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
+    EditSchedules { now: Timestamp, orders: Vec<ScheduleOrder>, reply: Reply<Edits> },
+    PutCalendar { tenant: Tenant, name: Arc<str>, dates: Option<Dates>, reply: Reply<()> },
+    DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
+    Close { reply: Reply<()> },
 }
 
 /// An answer that waits for the commit.

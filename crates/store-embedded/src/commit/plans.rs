@@ -7,8 +7,9 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Entry, Schedule, ScheduleId};
 use tidewheel_store::LedgerCursor;
 
-use super::known::{Known, ScheduleKey};
+use super::known::Known;
 use crate::kv::{Batch, Day, Keyspace};
+use crate::place::ScheduleKey;
 use crate::schedule_counts::ScheduleDeltas;
 use crate::schedule_record::Stored;
 use crate::{keys, ledger, rules, versioned};
@@ -142,6 +143,11 @@ impl Plans {
         bytes
     }
 
+    /// The schedules that are written.
+    pub(super) fn changed(&self) -> Vec<ScheduleKey> {
+        self.slots.iter().filter(|slot| slot.changed).map(|slot| slot.key.clone()).collect()
+    }
+
     /// The days whose ledgers are written to.
     pub(super) fn days(&self) -> Vec<Day> {
         let mut days: Vec<_> = self.entries.iter().map(|(day, ..)| *day).collect();
@@ -166,7 +172,8 @@ impl Plans {
                 (true, true) | (false, false) => {}
             }
             match slot.stored {
-                Some(stored) => known.put(slot.key, stored),
+                Some(stored) if slot.changed => known.put(slot.key, stored),
+                Some(stored) => known.keep(slot.key, stored),
                 None => known.remove(&slot.key),
             }
         }

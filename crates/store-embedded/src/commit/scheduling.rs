@@ -13,10 +13,9 @@ use tidewheel_store::{
 };
 
 use super::Committer;
-use super::group::{Group, Pointer, PointerSlot};
-use super::known::ScheduleKey;
+use super::group::{Group, Pointer, PointerSlot, Slot};
 use crate::kv::{Day, Keyspace};
-use crate::place::JobKey;
+use crate::place::{JobKey, ScheduleKey};
 use crate::record::Unreadable;
 use crate::schedule_record::Stored;
 use crate::shared::{read_error, unreadable};
@@ -77,6 +76,9 @@ impl Committer {
         if let Some(stored) = self.known.get(key) {
             return Ok(Some(Arc::clone(stored)));
         }
+        if let Some(stored) = self.shared.ahead.take(key) {
+            return Ok(Some(stored));
+        }
         let bytes =
             self.kv.get(Keyspace::Schedules, &keys::schedule(&key.tenant, key.id)).map_err(read_error)?;
         let Some(bytes) = bytes else { return Ok(None) };
@@ -113,13 +115,24 @@ struct Desk<'a> {
 impl Desk<'_> {
     /// Takes one order's changes into the group.
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
-        let jobs: Vec<_> =
-            changes.jobs.iter().map(|job| JobKey { id: job.id(), tenant: tenant.clone() }).collect();
-        let slots = self.committer.load(self.group, jobs.iter())?;
-        // Nothing fails from here on.
-        for (change, slot) in changes.jobs.into_iter().zip(slots) {
+        for change in &changes.jobs {
+            let key = JobKey { id: change.id(), tenant: tenant.clone() };
             match change {
-                JobChange::Put(job) => self.group.put(slot, job),
+                JobChange::New(_) if self.group.find(&key).is_none() => {
+                    self.group.add(Slot::absent(key));
+                }
+                JobChange::New(_) => {}
+                JobChange::Put(_) | JobChange::Removed(_) => {
+                    self.committer.load_one(self.group, &key)?;
+                }
+            }
+        }
+        // Nothing fails from here on.
+        for change in changes.jobs {
+            let key = JobKey { id: change.id(), tenant: tenant.clone() };
+            let Some(slot) = self.group.find(&key) else { continue };
+            match change {
+                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, job),
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
@@ -161,9 +174,8 @@ fn creation_key(key: &str) -> Arc<str> {
 impl Books for Desk<'_> {
     fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
         let key = JobKey { id, tenant: tenant.clone() };
-        let slots = self.committer.load(self.group, std::iter::once(&key))?;
-        let slot = slots.first().and_then(|at| self.group.slots.get(*at));
-        Ok(slot.and_then(|slot| slot.job.clone()))
+        let slot = self.committer.load_one(self.group, &key)?;
+        Ok(self.group.slots.get(slot).and_then(|slot| slot.job.clone()))
     }
 
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {

@@ -10,7 +10,7 @@ use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
 use crate::counters::Changes;
 use crate::kv::{Batch, Day, Keyspace, KvError};
 use crate::options::CommitReport;
-use crate::place::{Place, write_move};
+use crate::place::{Place, ScheduleKey, write_move};
 use crate::schedule_counts::ScheduleDeltas;
 use crate::stopwatch::Stopwatch;
 use crate::view::{Published, UnderWay};
@@ -26,6 +26,7 @@ struct Plan {
     /// New entries in `waiting`.
     armed: Vec<Vec<u8>>,
     schedules: ScheduleDeltas,
+    schedules_changed: Vec<ScheduleKey>,
 }
 
 impl Committer {
@@ -58,6 +59,7 @@ impl Committer {
         for day in group.plans.days() {
             self.ready_ledger(day)?;
         }
+        plan.schedules_changed = group.plans.changed();
         plan.schedules = group.plans.write(&mut plan.batch, &mut self.known, self.next_entry);
         self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
         Ok(plan)
@@ -185,7 +187,7 @@ impl Committer {
     }
 
     fn carry_out(&mut self, plan: Plan, calls: usize, jobs: usize) -> Result<(), Error> {
-        let Plan { batch, counts, published, armed, schedules, .. } = plan;
+        let Plan { batch, counts, published, armed, schedules, schedules_changed, .. } = plan;
         if batch.0.is_empty() {
             return Ok(());
         }
@@ -197,6 +199,9 @@ impl Committer {
         self.shared.view.publish(published);
         self.shared.counters().apply(counts);
         self.shared.schedule_counts().apply(schedules);
+        if !schedules_changed.is_empty() {
+            self.shared.ahead.publish(schedules_changed.into_iter());
+        }
         if let Some(on_commit) = &self.on_commit {
             on_commit(CommitReport { calls, jobs, bytes, sync_duration });
         }

@@ -5,6 +5,8 @@ mod due;
 mod list;
 mod schedules;
 
+pub(crate) use schedules::read_ahead;
+
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
@@ -46,21 +48,6 @@ impl<'a> Reader<'a> {
     fn get_one(&self, key: JobKey) -> Result<Option<Job>, Error> {
         let stored = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
         Ok(stored.map(|job| self.reading.under_way(&key, job.status.attempt).unwrap_or(job)))
-    }
-
-    /// Which of these jobs are not there. In the order of their keys, so that neighbours share what is read.
-    pub(crate) fn absent<'k>(&self, keys: impl Iterator<Item = &'k JobKey>) -> Result<Vec<bool>, Error> {
-        let mut order: Vec<_> = keys.map(|key| (key.natural(self.shards), key)).enumerate().collect();
-        order.sort_unstable_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
-        let mut absent = vec![false; order.len()];
-        for (index, (_, key)) in order {
-            let found =
-                locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, key)?;
-            if let Some(absent) = absent.get_mut(index) {
-                *absent = found.is_none();
-            }
-        }
-        Ok(absent)
     }
 
     pub(crate) fn find_key(

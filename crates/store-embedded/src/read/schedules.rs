@@ -12,12 +12,31 @@ use tidewheel_store::{Error, LedgerCursor, LedgerPage, SchedulePage, ScheduleQue
 use super::Reader;
 use super::due::bad_key;
 use crate::commit::{decode_calendar, decode_holder};
-use crate::kv::{Direction, Keyspace};
+use crate::kv::{Direction, Keyspace, Kv};
 use crate::open::scan_prefix;
+use crate::place::ScheduleKey;
 use crate::record::Unreadable;
 use crate::schedule_record::{self, Stored};
-use crate::shared::{read_error, unreadable};
+use crate::shared::{Shared, read_error, unreadable};
 use crate::{keys, ledger};
+
+/// Reads schedules for the commit thread. One that cannot be read is left to it, which has somebody to tell.
+pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, schedules: Vec<ScheduleKey>) {
+    let reading = shared.view.begin();
+    let looking = shared.ahead.begin();
+    let snapshot = kv.snapshot();
+    let found: Vec<_> = schedules
+        .into_iter()
+        .filter_map(|key| {
+            let on_disk = keys::schedule(&key.tenant, key.id);
+            let bytes = snapshot.get(Keyspace::Schedules, &on_disk).ok()??;
+            let stored = Stored::decode(&shared.rules, &key.tenant, key.id, &bytes).ok()?;
+            Some((key, Arc::new(stored)))
+        })
+        .collect();
+    looking.keep(found.into_iter());
+    drop(reading);
+}
 
 impl Reader<'_> {
     pub(crate) fn schedules(

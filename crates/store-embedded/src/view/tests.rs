@@ -69,18 +69,6 @@ fn what_changed_since_it_was_read_is_not_remembered() {
 }
 
 #[test]
-fn absence_holds_until_somebody_submits_the_same_id() {
-    let view = View::default();
-    let (mine, other) = (JobKey::of(&sample(1, 8)), JobKey::of(&sample(2, 8)));
-    let version = view.register();
-    view.publish(Published { changed: vec![other.clone()], ..Published::default() });
-    let mut unchanged = Vec::new();
-    view.unchanged([(&mine, version), (&other, version)].into_iter(), |key| unchanged.push(key.clone()));
-    assert_eq!(unchanged, [mine]);
-    view.deregister(version);
-}
-
-#[test]
 fn what_is_remembered_is_bounded() {
     let view = View::default();
     let count = RECENT_BYTES_MAX / sample(0, 60_000).size_bytes();

@@ -77,7 +77,7 @@ pub(crate) fn submission(dice: &mut Dice) -> Submission {
         fingerprint: [u8::try_from(dice.below(2)).unwrap(); 16],
         until: Timestamp::from_ms(START_MS + DAY_MS),
     });
-    Submission { job, key }
+    Submission { job, key, fresh: false }
 }
 
 pub(crate) fn order(job: &Job, command: Command) -> Order {

@@ -155,7 +155,7 @@ pub async fn a_key_with_time_left_survives_its_job(home: &dyn Home) {
     let (short, long) = (trial.job(&acme, 0), trial.job(&acme, 0));
     let until = START.plus_ms(30 * DAY_MS);
     let claim = IdempotencyClaim { key: Arc::from("long"), fingerprint: [1; 16], until };
-    let lasting = |job| Submission { job, key: Some(claim.clone()) };
+    let lasting = |job| Submission { job, key: Some(claim.clone()), fresh: false };
     trial.submit(vec![keyed(&short, "short", 1), lasting(long.clone())]).await;
     for job in [&short, &long] {
         trial.order(job, Command::Cancel).await;

@@ -11,8 +11,10 @@
 //! | [`ordering`] | orders, refusals, fencing by epoch |
 //! | [`waiting`] | due reads: order, pages, buckets, tenants |
 //! | [`reading`] | lookups, lists, counts |
-//! | [`planning`] | schedules: creating, editing, naming, listing them |
-//! | [`firing`] | schedules: claims, what is missed, what overlaps, jobs made by hand |
+//! | [`planning`] | schedules: creating, naming, deleting, listing them |
+//! | [`editing`] | schedules: what an edit does to what waits |
+//! | [`firing`] | schedules: claims, what is missed, jobs made by hand |
+//! | [`overlaps`] | schedules: runs that overlap |
 //! | [`ledgers`] | ledgers and calendars |
 //! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
 //! | [`parallel`] | calls side by side |
@@ -29,10 +31,12 @@ mod dice;
 mod trial;
 mod walk;
 
+pub mod editing;
 pub mod firing;
 pub mod keeping;
 pub mod ledgers;
 pub mod ordering;
+pub mod overlaps;
 pub mod parallel;
 pub mod planning;
 pub mod random;
@@ -120,14 +124,17 @@ macro_rules! conformance_tests {
             a_schedule_is_stored_with_its_first_occurrence,
             every_field_of_a_schedule_survives,
             creation_keys_point_at_their_schedule,
+            a_key_given_anew_points_at_the_new_schedule,
             a_name_belongs_to_one_schedule,
             a_version_guards_an_edit,
             refused_edits_leave_no_trace,
+            a_deleted_schedule_is_gone,
+            schedules_are_listed_and_counted,
+        );
+        $crate::conformance_tests!(@cases $new_home, editing:
             an_edit_keeps_the_job_of_its_instant,
             an_edit_of_the_rule_moves_the_occurrence,
             a_paused_schedule_waits_for_nothing,
-            a_deleted_schedule_is_gone,
-            schedules_are_listed_and_counted,
             a_sound_schedule_needs_no_mending,
             an_edit_and_a_claim_see_each_other,
         );
@@ -139,17 +146,19 @@ macro_rules! conformance_tests {
             a_late_occurrence_says_so,
             missed_instants_are_all_fired,
             missed_instants_are_skipped,
-            overlapping_runs_are_allowed,
-            an_overlapping_instant_is_skipped,
-            one_overlapping_instant_is_buffered,
-            a_buffered_instant_can_be_called_off,
-            an_overlapping_instant_ends_the_run_before_it,
             a_cancelled_occurrence_moves_the_chain_on,
             an_occurrence_can_be_moved,
             a_trigger_fires_outside_the_chain,
             a_backfill_is_stored_outside_the_chain,
             a_schedule_ends_with_its_last_instant,
             a_job_without_its_schedule_is_like_any_other,
+        );
+        $crate::conformance_tests!(@cases $new_home, overlaps:
+            overlapping_runs_are_allowed,
+            an_overlapping_instant_is_skipped,
+            one_overlapping_instant_is_buffered,
+            a_buffered_instant_can_be_called_off,
+            an_overlapping_instant_ends_the_run_before_it,
         );
         $crate::conformance_tests!(@cases $new_home, ledgers:
             a_ledger_is_read_page_by_page,

@@ -1,4 +1,4 @@
-//! Schedules: creating, editing and deleting them, their names, versions and keys, and lists of them.
+//! Schedules: creating and deleting them, their names, versions and keys, and lists of them.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tidewheel_core::schedule::{
     Zone,
 };
 
-use super::beat::{BEAT_MS, beat, carrying, creating, dates, faster, ordering, ruled, update};
+use super::beat::{BEAT_MS, beat, creating, dates, faster, ordering, ruled, update};
 use super::trial::{START, Trial, succeeding, tenant};
 use super::{Home, walk};
-use crate::{IdempotencyClaim, Refusal, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal};
+use crate::{IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal};
 
 fn named(mut new: NewSchedule, name: &str) -> NewSchedule {
     new.name = Some(Arc::from(name));
@@ -142,6 +142,25 @@ pub async fn creation_keys_point_at_their_schedule(home: &dyn Home) {
     assert_eq!(trial.store.find_key(trial.now, &acme, "k").await.expect("read"), None);
 }
 
+/// Also when the old one would still have had time left, on whatever day.
+pub async fn a_key_given_anew_points_at_the_new_schedule(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let days = [1, 5, 3];
+    for (request, until_days) in (1..).zip(days) {
+        let new = trial.new_schedule(&acme, beat());
+        let claim = IdempotencyClaim { until: START.plus_ms(until_days * DAY_MS), ..key("k", request) };
+        let order = creating(new, Some(claim));
+        let made = trial.try_edit(order.clone()).await.expect("made").schedule;
+        trial = trial.reopen().await;
+        let again = ScheduleOrder { id: trial.schedule_id(), ..order };
+        let again = trial.try_edit(again).await.expect("answered");
+        assert_eq!((again.changed, again.schedule.id), (false, made.id), "until day {until_days}");
+        trial.edit(&made, ScheduleCommand::Delete).await;
+    }
+    assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 0);
+}
+
 /// Names are free again after a deletion or a change of name, within a batch too.
 pub async fn a_name_belongs_to_one_schedule(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
@@ -236,68 +255,6 @@ pub async fn refused_edits_leave_no_trace(home: &dyn Home) {
     assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 1);
 }
 
-/// The same instant is the same job, with what the new definition says.
-pub async fn an_edit_keeps_the_job_of_its_instant(home: &dyn Home) {
-    let mut trial = Trial::start(home).await;
-    let made = trial.create(&tenant("acme"), beat()).await;
-    let before = trial.pending(&made).await.expect("pending");
-    trial.pass(1_000);
-    let edited = trial.edit(&made, update(carrying("edited"))).await;
-    let after = trial.pending(&made).await.expect("pending");
-    assert_eq!(after.id, before.id);
-    assert_eq!(&*after.spec.payload, b"edited");
-    assert_eq!(edited.jobs, [after]);
-    assert_eq!(trial.counts(None).await, [(JobState::Scheduled, 1)]);
-    // Moved by hand and then edited, it is where the schedule has it.
-    let later = before.status.due_at.plus_ms(2 * BEAT_MS);
-    trial.order(&before, super::trial::amending(later)).await;
-    trial.edit(&made, update(carrying("again"))).await;
-    let moved_back = trial.pending(&made).await.expect("pending");
-    assert_eq!(moved_back.status.due_at, before.status.due_at);
-    assert_eq!(trial.waiting().await, [(before.status.due_at, before.id)]);
-}
-
-/// What waited by the old rule is as if it had never been.
-pub async fn an_edit_of_the_rule_moves_the_occurrence(home: &dyn Home) {
-    let mut trial = Trial::start(home).await;
-    let made = trial.create(&tenant("acme"), beat()).await;
-    let before = trial.pending(&made).await.expect("pending");
-    trial.pass(1_000);
-    let edited = trial.edit(&made, update(faster())).await;
-    let after = trial.pending(&made).await.expect("pending");
-    assert_ne!(after.id, before.id);
-    assert_eq!(after.status.due_at, START.plus_ms(BEAT_MS / 2));
-    let told: Vec<_> = edited.jobs.iter().map(|job| (job.id, job.status.state)).collect();
-    assert_eq!(told, [(before.id, JobState::Cancelled), (after.id, JobState::Scheduled)]);
-    let trial = trial.reopen().await;
-    assert_eq!(trial.get(&before).await, None);
-    assert_eq!(trial.counts(None).await, [(JobState::Scheduled, 1)]);
-    assert_eq!(trial.waiting().await, [(after.status.due_at, after.id)]);
-}
-
-/// While it is paused nothing waits, and what passes is skipped.
-pub async fn a_paused_schedule_waits_for_nothing(home: &dyn Home) {
-    let mut trial = Trial::start(home).await;
-    let made = trial.create(&tenant("acme"), beat()).await;
-    trial.fire(&made).await;
-    let waited = trial.pending(&made).await.expect("pending");
-    let paused = trial.edit(&made, ScheduleCommand::Pause).await;
-    assert_eq!((paused.schedule.state, paused.schedule.next), (State::Paused, None));
-    assert_eq!(trial.pending(&made).await, None);
-    assert_eq!(trial.get(&waited).await, None);
-    let repeated = trial.try_edit(ordering(&made, ScheduleCommand::Pause)).await.expect("granted");
-    assert!(!repeated.changed);
-    trial.pass(3 * BEAT_MS + 1);
-    let trial = trial.reopen().await;
-    assert_eq!(trial.waiting().await, []);
-    trial.edit(&made, ScheduleCommand::Resume).await;
-    let pending = trial.pending(&made).await.expect("pending");
-    assert_eq!(pending.status.due_at, START.plus_ms(5 * BEAT_MS));
-    trial.check_cover(&made).await;
-    let told = super::beat::outcomes(&trial.ledger_of(&made).await);
-    assert_eq!(told, ["skipped", "fired"], "one entry for all that passed");
-}
-
 /// Its occurrence, name and ledger go with it; what has started goes on.
 pub async fn a_deleted_schedule_is_gone(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
@@ -372,67 +329,4 @@ pub async fn schedules_are_listed_and_counted(home: &dyn Home) {
     assert_eq!(tenants(None).await, std::slice::from_ref(&acme));
     assert_eq!(tenants(Some(acme.clone())).await, std::slice::from_ref(&globex));
     assert_eq!(tenants(Some(globex)).await, []);
-}
-
-/// The same rules again change nothing, and a chain that is whole is not mended.
-pub async fn a_sound_schedule_needs_no_mending(home: &dyn Home) {
-    let mut trial = Trial::start(home).await;
-    let made = trial.create(&tenant("acme"), unusual()).await;
-    let every = trial.create(&tenant("acme"), beat()).await;
-    trial.fire(&every).await;
-    trial.pass(5 * BEAT_MS);
-    let zone = made.definition.rule.zone.clone();
-    let before = [trial.now_of(&made).await, trial.now_of(&every).await];
-    let answers = trial
-        .edits(vec![
-            ordering(&made, ScheduleCommand::Retime(zone)),
-            ordering(&made, ScheduleCommand::Rearm),
-            ordering(&every, ScheduleCommand::Rearm),
-        ])
-        .await;
-    for answer in answers {
-        let edited = answer.expect("granted");
-        assert!(!edited.changed && edited.jobs.is_empty(), "nothing was wrong");
-    }
-    assert_eq!([trial.now_of(&made).await, trial.now_of(&every).await], before);
-    trial.pending(&every).await.expect("late, and still there");
-}
-
-/// Whichever comes first at the very instant of firing, the other sees its result.
-pub async fn an_edit_and_a_claim_see_each_other(home: &dyn Home) {
-    let commands =
-        [ScheduleCommand::Pause, ScheduleCommand::Delete, update(carrying("new")), update(faster())];
-    let mut trial = Trial::start(home).await;
-    for command in commands {
-        for claim_first in [true, false] {
-            let made = trial.create(&tenant("acme"), beat()).await;
-            let job = trial.pending(&made).await.expect("pending");
-            trial.now = job.status.due_at;
-            let keeps_due = matches!(command, ScheduleCommand::Update { .. });
-            if claim_first {
-                let running = trial.claim(&job).await;
-                assert_eq!(running.spec.payload, made.definition.template.payload, "the old definition's");
-                let edited = trial.edit(&made, command.clone()).await;
-                assert!(edited.jobs.iter().all(|job| job.id != running.id), "what runs is not touched");
-                trial.holds(&running).await;
-            } else {
-                trial.edit(&made, command.clone()).await;
-                let answer = trial.try_order(&job, trial.claiming()).await;
-                // What is due when the definition changes still fires, once; what is paused or deleted does not.
-                match answer {
-                    Ok(applied) => assert!(keeps_due && applied.job.status.state == JobState::Running),
-                    Err(refusal) => assert!(!keeps_due && refusal == Refusal::NotFound),
-                }
-            }
-            let runs = trial.jobs_of(&made).await.into_iter().filter(|job| job.status.attempt > 0);
-            let expected = usize::from(claim_first || keeps_due);
-            assert_eq!(runs.count(), expected, "{command:?}, claimed first: {claim_first}");
-            if trial.find(&made).await.is_some() {
-                trial.pending(&made).await;
-                let entries = trial.ledger_of(&made).await;
-                let of_it = entries.iter().filter(|entry| entry.covers(job.status.due_at)).count();
-                assert_eq!(of_it, 1, "{command:?}, claimed first: {claim_first}: {entries:?}");
-            }
-        }
-    }
 }

@@ -119,7 +119,7 @@ impl Pair<'_> {
         if self.dice.percent(10)
             && let Some(job) = self.some_job().await
         {
-            return Submission { job, key: None };
+            return Submission { job, key: None, fresh: false };
         }
         let tenant = self.dice.pick(&self.tenants).clone();
         let mut job = Job::new(tenant, self.spec(), self.time(), u128::from(self.dice.roll()));
@@ -131,7 +131,7 @@ impl Pair<'_> {
             fingerprint: [*self.dice.pick(&[1, 1, 1, 2]); 16],
             until: self.trial.now.plus_ms(self.dice.between(1, 20 * MINUTE_MS)),
         });
-        Submission { job, key }
+        Submission { job, key, fresh: false }
     }
 
     fn spec(&mut self) -> Spec {

@@ -253,14 +253,14 @@ pub(super) fn spec(created_at: Timestamp) -> Spec {
 }
 
 pub(super) fn keyless(job: &Job) -> Submission {
-    Submission { job: job.clone(), key: None }
+    Submission { job: job.clone(), key: None, fresh: false }
 }
 
 /// The job under `key`, for a minute from [`START`], as the request that `request` stands for.
 pub(super) fn keyed(job: &Job, key: &str, request: u8) -> Submission {
     let key =
         IdempotencyClaim { key: Arc::from(key), fingerprint: [request; 16], until: START.plus_ms(60_000) };
-    Submission { job: job.clone(), key: Some(key) }
+    Submission { job: job.clone(), key: Some(key), fresh: false }
 }
 
 pub(super) fn order(job: &Job, command: Command) -> Order {

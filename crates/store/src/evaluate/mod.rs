@@ -77,6 +77,8 @@ pub struct Changes {
 pub enum JobChange {
     /// Stored, in place of what has its id.
     Put(Job),
+    /// Stored; nothing has its id.
+    New(Job),
     /// Gone.
     Removed(JobId),
 }
@@ -95,7 +97,7 @@ impl JobChange {
     #[must_use]
     pub const fn id(&self) -> JobId {
         match self {
-            Self::Put(job) => job.id,
+            Self::Put(job) | Self::New(job) => job.id,
             Self::Removed(id) => *id,
         }
     }
@@ -122,7 +124,7 @@ impl Changes {
     /// A job as this order leaves it.
     fn job(&self, books: &mut impl Books, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
         match self.jobs.iter().find(|known| known.id() == id) {
-            Some(JobChange::Put(job)) => Ok(Some(job.clone())),
+            Some(JobChange::Put(job) | JobChange::New(job)) => Ok(Some(job.clone())),
             Some(JobChange::Removed(_)) => Ok(None),
             None => books.read_job(tenant, id),
         }

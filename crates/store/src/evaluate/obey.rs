@@ -98,13 +98,14 @@ fn carry_out(
     decision: Decision,
     mut changes: Changes,
 ) -> Result<(Result<Applied, Refusal>, Changes), Error> {
+    // A chain never comes back to an instant, so there is no job of the next one yet.
     let Decision { verdict, schedule, next, cancel, entries } = decision;
     let tenant = schedule.tenant.clone();
     changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
     changes.entries = entries;
     let mut others = Vec::new();
     if let Some(next) = next {
-        changes.put(next.clone());
+        changes.note(JobChange::New(next.clone()));
         others.push(next);
     }
     let job = match verdict {
@@ -154,7 +155,7 @@ fn finish(
     changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
     changes.entries.extend(entries);
     if let Some(next) = next {
-        changes.put(next.clone());
+        changes.note(JobChange::New(next.clone()));
         others.push(next);
     }
     let held = release.map(|id| changes.job(books, &job.tenant, id)).transpose()?.flatten();

@@ -93,7 +93,7 @@ impl Tables {
     }
 
     fn take_in(&mut self, now: Timestamp, submission: Submission, undos: &mut Vec<Undo>) -> Submitted {
-        let Submission { job, key } = submission;
+        let Submission { job, key, .. } = submission;
         if self.job(&job.tenant, job.id).is_some() {
             return Submitted::New;
         }
@@ -167,8 +167,9 @@ impl Tables {
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
         for change in changes.jobs {
             let old = self.job(tenant, change.id()).cloned();
+            debug_assert!(old.is_none() || !matches!(change, JobChange::New(_)), "{change:?} is not new");
             let new = match change {
-                JobChange::Put(job) => Some(job),
+                JobChange::Put(job) | JobChange::New(job) => Some(job),
                 JobChange::Removed(_) => None,
             };
             self.replace(old.as_ref(), new);

@@ -87,7 +87,11 @@ pub(super) fn submission(
         occurrence: None,
         created_at: now,
     };
-    Submission { job: Job::new(tenant.clone(), spec, run_at, app.engine.random().tail()), key: claim }
+    Submission {
+        job: Job::new(tenant.clone(), spec, run_at, app.engine.random().tail()),
+        key: claim,
+        fresh: true,
+    }
 }
 
 /// What a key that belongs to another request is answered with.

@@ -1,0 +1,158 @@
+//! Schedules read ahead of the commit thread: a call with many claims reads the schedules it will need while the
+//! thread is still busy with others. What is here is as it is on disk: a reader registers before it takes its
+//! snapshot, and what was committed since is not kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::place::ScheduleKey;
+use crate::schedule_record::Stored;
+
+/// Schedules kept; when there are more, all are forgotten.
+const READ_COUNT_MAX: usize = 8_192;
+/// Changes remembered for readers; beyond, those who began before the last of them keep nothing.
+const CHANGED_COUNT_MAX: usize = 65_536;
+
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Counts commits.
+    version: u64,
+    /// Readers under way, by the version they began at.
+    readers: BTreeMap<u64, usize>,
+    /// What changed, and when, while somebody reads.
+    changed: FxHashMap<ScheduleKey, u64>,
+    /// What changed up to here is no longer known in detail.
+    forgotten_until: u64,
+    read: FxHashMap<ScheduleKey, Arc<Stored>>,
+}
+
+/// A reader's registration; ends when dropped.
+pub(crate) struct Looking<'a> {
+    ahead: &'a Ahead,
+    version: u64,
+}
+
+impl Ahead {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code under the lock leaves the tables half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a reader. Take the snapshot after this.
+    pub(crate) fn begin(&self) -> Looking<'_> {
+        let mut inner = self.lock();
+        let version = inner.version;
+        *inner.readers.entry(version).or_default() += 1;
+        drop(inner);
+        Looking { ahead: self, version }
+    }
+
+    /// Notes that these schedules have been committed anew.
+    pub(crate) fn publish(&self, changed: impl Iterator<Item = ScheduleKey>) {
+        let mut inner = self.lock();
+        inner.version += 1;
+        let version = inner.version;
+        if inner.readers.is_empty() {
+            inner.changed.clear();
+        }
+        for key in changed {
+            inner.read.remove(&key);
+            if !inner.readers.is_empty() {
+                inner.changed.insert(key, version);
+            }
+        }
+        if inner.changed.len() > CHANGED_COUNT_MAX {
+            inner.changed.clear();
+            inner.forgotten_until = version;
+        }
+    }
+
+    /// Hands over what was read of a schedule.
+    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Arc<Stored>> {
+        self.lock().read.remove(key)
+    }
+}
+
+impl Looking<'_> {
+    /// Keeps what was read, except what changed meanwhile.
+    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Arc<Stored>)>) {
+        let mut inner = self.ahead.lock();
+        if self.version < inner.forgotten_until {
+            return;
+        }
+        for (key, stored) in found {
+            if inner.changed.get(&key).is_some_and(|changed| *changed > self.version) {
+                continue;
+            }
+            if inner.read.len() >= READ_COUNT_MAX {
+                inner.read.clear();
+            }
+            inner.read.insert(key, stored);
+        }
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.ahead.lock();
+        if let Some(count) = inner.readers.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                inner.readers.remove(&self.version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
+    use tidewheel_core::time::Timestamp;
+
+    use crate::definition::tests::definition;
+
+    fn stored() -> (ScheduleKey, Arc<Stored>) {
+        let (id, tenant) = (ScheduleId::from_bytes([1; 16]), Tenant::default());
+        let new =
+            NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
+        let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
+        (ScheduleKey { tenant, id }, Arc::new(Stored::new(schedule, 0)))
+    }
+
+    #[test]
+    fn what_changed_since_the_reader_began_is_not_kept() {
+        let ahead = Ahead::default();
+        let (key, value) = stored();
+        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), Arc::clone(&value))));
+        let change = || ahead.publish(std::iter::once(key.clone()));
+        change();
+        let before = ahead.begin();
+        keep(&before);
+        assert!(ahead.take(&key).is_some());
+        assert!(ahead.take(&key).is_none(), "handed over");
+        keep(&before);
+        change();
+        assert!(ahead.take(&key).is_none(), "it changed after it was read");
+        keep(&before);
+        assert!(ahead.take(&key).is_none(), "it changed while it was read");
+        let after = ahead.begin();
+        drop(before);
+        ahead.publish(std::iter::empty());
+        keep(&after);
+        assert!(ahead.take(&key).is_some());
+        let others = (0..=CHANGED_COUNT_MAX).map(|n| {
+            let id = ScheduleId::from_bytes((n as u128).to_be_bytes());
+            ScheduleKey { tenant: Tenant::default(), id }
+        });
+        ahead.publish(others);
+        keep(&after);
+        assert!(ahead.take(&key).is_none(), "nobody knows any more whether it changed");
+    }
+}
