@@ -6,7 +6,7 @@
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
 //! | [`job`], [`schedule`], [`dlq`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
-//! | [`bench`] | measuring a server |
+//! | [`mod@bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
 //! | [`connect`] | from flags to a client of the API |
 //! | [`document`], [`json`] | answers of the server, kept as they came |

@@ -148,7 +148,7 @@ mod tests {
         keep(&after);
         assert!(ahead.take(&key).is_some());
         let others = (0..=CHANGED_COUNT_MAX).map(|n| {
-            let id = ScheduleId::from_bytes((n as u128).to_be_bytes());
+            let id = ScheduleId::from_bytes((n as u128).wrapping_mul(u128::MAX / 0x9E37_79B9).to_be_bytes());
             ScheduleKey { tenant: Tenant::default(), id }
         });
         ahead.publish(others);

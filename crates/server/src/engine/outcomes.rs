@@ -14,7 +14,7 @@ use super::deliver::Report;
 use super::scheduler::Message;
 
 /// Reports in one write.
-const BATCH_COUNT_MAX: usize = 1_024;
+const BATCH_COUNT_MAX: usize = 4_096;
 /// Writes under way at once: one being synced, one being gathered behind it, and a little slack.
 const WRITES_MAX: usize = 4;
 /// Wait before a failed write is tried again.

@@ -2,11 +2,14 @@
 
 use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
 use tidewheel_core::limits::DAY_MS;
+use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::{MisfirePolicy, Outcome, Overlap, State, Timing, backfill_job};
 
-use super::Home;
-use super::beat::{BEAT_MS, GRACE_MS, beat, missing, ordering, outcomes, overlapping, ruled};
+use super::beat::{
+    BEAT_MS, GRACE_MS, beat, carrying, missing, ordering, outcomes, overlapping, ruled, update,
+};
 use super::trial::{RETRY_MS, Retry, START, Trial, failing, order, succeeding, tenant};
+use super::{Home, walk};
 use crate::{Refusal, ScheduleCommand};
 
 fn ids(jobs: &[Job]) -> Vec<tidewheel_core::id::JobId> {
@@ -82,6 +85,42 @@ pub async fn orders_of_one_batch_move_the_chain_step_by_step(home: &dyn Home) {
     for schedule in [&one, &two] {
         trial.pending(schedule).await.expect("pending");
         assert_eq!(trial.ledger_of(schedule).await.len(), 1);
+    }
+}
+
+/// Many that are due at one instant, found as the server finds them and claimed together, time and again.
+pub async fn a_herd_is_claimed_in_one_batch(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let mut made = Vec::new();
+    for _ in 0..40 {
+        made.push(trial.create(&acme, beat()).await);
+    }
+    for round in 1..=3 {
+        trial.now = START.plus_ms(round * BEAT_MS);
+        let (due, _) = walk::due(&*trial.store, &acme, Bucket::of(trial.now), trial.now, 100).await;
+        assert_eq!(due.len(), made.len());
+        // One is edited between the read and the claim.
+        trial
+            .edit(
+                &made[0],
+                update(carrying(["", "one", "two", "three"][usize::try_from(round).expect("few")])),
+            )
+            .await;
+        let orders: Vec<_> = due.iter().map(|job| order(job, trial.claiming())).collect();
+        let running = trial.orders(orders).await;
+        let running: Vec<_> = running.into_iter().map(|answer| answer.expect("granted")).collect();
+        assert!(running.iter().all(|applied| applied.others.len() == 1));
+        let done = running.iter().map(|applied| order(&applied.job, succeeding(&applied.job)));
+        assert!(trial.orders(done.collect()).await.iter().all(Result::is_ok));
+        for schedule in &made {
+            let now = trial.now_of(schedule).await;
+            let pending = trial.pending(schedule).await.expect("pending");
+            assert_eq!(pending.status.due_at, trial.now.plus_ms(BEAT_MS));
+            assert_eq!(pending.spec.payload, now.definition.template.payload);
+            trial.check_cover(schedule).await;
+        }
+        trial = trial.reopen().await;
     }
 }
 
@@ -263,7 +302,7 @@ pub async fn a_schedule_ends_with_its_last_instant(home: &dyn Home) {
         rule.timing = Timing::Every { interval_ms: BEAT_MS, anchor: START };
         rule.end_at = None;
     });
-    trial.edit(&made, super::beat::update(longer)).await;
+    trial.edit(&made, update(longer)).await;
     trial.pending(&made).await.expect("it goes on");
 }
 

@@ -142,6 +142,7 @@ macro_rules! conformance_tests {
             a_claim_stores_the_next_occurrence,
             a_refused_claim_leaves_the_schedule_alone,
             orders_of_one_batch_move_the_chain_step_by_step,
+            a_herd_is_claimed_in_one_batch,
             missed_instants_are_coalesced,
             a_late_occurrence_says_so,
             missed_instants_are_all_fired,
@@ -183,6 +184,7 @@ macro_rules! conformance_tests {
             one_outcome_is_accepted,
             a_claim_and_a_pause_do_not_both_win,
             one_of_many_gets_a_name,
+            a_herd_and_edits_see_each_other,
         );
 
         #[tokio::test]

@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewheel_core::job::{Command, Rejection, State};
+use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::NewSchedule;
 
-use super::Home;
-use super::beat::{BEAT_MS, beat, creating, ordering, outcomes};
+use super::beat::{BEAT_MS, beat, carrying, creating, faster, ordering, outcomes, update};
 use super::trial::{Trial, keyed, keyless, order, succeeding, tenant};
+use super::{Home, walk};
 use crate::{OnConflict, Refusal, ScheduleCommand, ScheduleRefusal, Store, Submitted};
 
 /// Something to be done.
@@ -195,4 +196,44 @@ pub async fn one_of_many_gets_a_name(home: &dyn Home, spawn: Spawn) {
     assert!(refused.clone().all(|refusal| *refusal == ScheduleRefusal::NameTaken(holder)));
     assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 1);
     assert_eq!(trial.waiting().await.len(), 1);
+}
+
+/// Batches of claims beside edits of the same schedules: each instant fires once, and no edit is lost.
+pub async fn a_herd_and_edits_see_each_other(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let mut made = Vec::new();
+    for _ in 0..TASKS_COUNT {
+        made.push(trial.create(&acme, beat()).await);
+    }
+    trial.pass(BEAT_MS);
+    let (due, _) = walk::due(&*trial.store, &acme, Bucket::of(trial.now), trial.now, 100).await;
+    assert_eq!(due.len(), made.len());
+    let (now, claims) = (trial.now, due.iter().map(|job| order(job, trial.claiming())).collect::<Vec<_>>());
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let (schedule, claims) = (made[number].clone(), claims.clone());
+        async move {
+            if number % 5 == 0 {
+                let claimed = store.apply(now, None, claims).await.expect("answered");
+                claimed.iter().filter(|answer| answer.is_ok()).count()
+            } else {
+                let definition = if number % 5 == 1 { faster() } else { carrying("edited") };
+                let edit = vec![ordering(&schedule, update(definition))];
+                let edited = store.edit_schedules(now, edit).await.expect("answered").remove(0);
+                assert!(edited.is_ok_and(|edited| edited.changed));
+                0
+            }
+        }
+    })
+    .await;
+    assert_eq!(answers.iter().sum::<usize>(), TASKS_COUNT, "each was claimed once");
+    for (number, schedule) in made.iter().enumerate() {
+        let found = trial.now_of(schedule).await;
+        assert_eq!(found.version, if number % 5 == 0 { 1 } else { 2 });
+        let pending = trial.pending(schedule).await.expect("pending");
+        assert_eq!(pending.spec.payload, found.definition.template.payload);
+        let next = if number % 5 == 1 { BEAT_MS / 2 } else { BEAT_MS };
+        assert_eq!(pending.status.due_at, now.plus_ms(next));
+        assert_eq!(outcomes(&trial.ledger_of(schedule).await), ["fired"]);
+    }
 }
