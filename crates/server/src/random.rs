@@ -22,8 +22,8 @@ pub trait Random: Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub struct SystemRandom;
 
-/// Numbers asked of the system at once: an id needs two, and a call of its own for each would cost more than
-/// making the rest of the job.
+/// Numbers asked of the system at once: an id needs two, and a call of its own for each stands out in profiles of
+/// a batched submission.
 const STOCK_COUNT: usize = 128;
 const NUMBER_BYTES: usize = size_of::<u64>();
 

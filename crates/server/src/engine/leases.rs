@@ -1,5 +1,6 @@
-//! When the attempts under way run out of time. Kept on the monotonic clock: a stepped wall clock neither
-//! ends a lease early nor keeps a dead one alive.
+//! When the attempts under way run out of time. Kept on the monotonic clock, so that a stepped wall clock does not
+//! end a lease early. One step does keep a dead one alive: a heartbeat after the clock was set back leaves the
+//! store's `lease_until`, a wall time, where it was, and the lease then lasts longer by the size of the step.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
