@@ -1,8 +1,12 @@
 //! What tenants, queues, job types, workers and idempotency keys may look like. Names end up in keys, headers,
 //! metrics and logs, so they are held to characters that are harmless in all of them.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, QUEUE_BYTES_MAX, TENANT_BYTES_MAX, TYPE_BYTES_MAX, WORKER_BYTES_MAX,
@@ -44,8 +48,11 @@ pub enum InvalidName {
 }
 
 /// Who a job belongs to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenant(Arc<str>);
+#[derive(Clone)]
+pub struct Tenant {
+    name: Arc<str>,
+    digest: u64,
+}
 
 impl Tenant {
     /// The tenant of a server that runs without keys.
@@ -57,37 +64,73 @@ impl Tenant {
     /// When the name is empty, too long, or has a character outside letters, digits and `. _ : @ -`.
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         plain_name("the tenant", name, TENANT_BYTES_MAX)?;
-        Ok(Self(Arc::from(name)))
+        Ok(Self::named(name))
+    }
+
+    fn named(name: &str) -> Self {
+        Self { name: Arc::from(name), digest: xxh3_64(name.as_bytes()) }
+    }
+
+    /// A number that follows from the name. Stable for ever: shards go by it.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// The name, shared.
     #[must_use]
     pub fn shared(&self) -> Arc<str> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.name)
     }
 }
 
 impl Default for Tenant {
     fn default() -> Self {
-        Self(Arc::from(Self::DEFAULT))
+        Self::named(Self::DEFAULT)
+    }
+}
+
+impl PartialEq for Tenant {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest && self.name == other.name
+    }
+}
+
+impl Eq for Tenant {}
+
+impl PartialOrd for Tenant {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tenant {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
+impl Hash for Tenant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.digest);
     }
 }
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
+        write!(f, "{:?}", self.name)
     }
 }
 
 impl fmt::Display for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 

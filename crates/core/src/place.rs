@@ -1,8 +1,6 @@
 //! Where a job stands in the one order all stores keep: (bucket, shard, tenant, time, tail). Due work of one
 //! tenant is then one contiguous range, and nobody reads past a neighbour's backlog.
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::id::JobId;
 use crate::limits::BUCKET_MS;
 use crate::names::Tenant;
@@ -17,7 +15,7 @@ impl Shard {
     #[must_use]
     pub fn of(tenant: &Tenant, count: u16) -> Self {
         let count = u64::from(count.max(1));
-        Self(u16::try_from(xxh3_64(tenant.as_str().as_bytes()) % count).unwrap_or(0))
+        Self(u16::try_from(tenant.digest() % count).unwrap_or(0))
     }
 }
 

@@ -20,13 +20,13 @@ use tokio::sync::mpsc;
 
 /// Answers every push at once with success, and tells the test about it.
 struct Sink {
-    seen: mpsc::UnboundedSender<Job>,
+    seen: mpsc::UnboundedSender<Arc<Job>>,
     answer: bool,
     aborted: Mutex<Vec<JobId>>,
 }
 
 impl Deliver for Sink {
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports) {
         for job in jobs {
             if self.answer {
                 let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
@@ -43,7 +43,7 @@ impl Deliver for Sink {
 
 struct World {
     engine: Engine,
-    seen: mpsc::UnboundedReceiver<Job>,
+    seen: mpsc::UnboundedReceiver<Arc<Job>>,
     sink: Arc<Sink>,
 }
 

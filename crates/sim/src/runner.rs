@@ -33,7 +33,7 @@ pub fn start_of(job: &Job) -> Start {
 }
 
 /// Runs an attempt to whatever end its conduct has.
-pub async fn run(world: Arc<World>, dice: Arc<Dice>, job: Job, conduct: Conduct) {
+pub async fn run(world: Arc<World>, dice: Arc<Dice>, job: Arc<Job>, conduct: Conduct) {
     let token = job.status.token;
     let mut left_ms = conduct.takes_ms;
     while let Some(every_ms) = conduct.heartbeat_ms.filter(|every_ms| *every_ms < left_ms) {

@@ -49,7 +49,7 @@ impl SimTarget {
 }
 
 impl Deliver for SimTarget {
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports) {
         if !self.world.is_alive(self.life) {
             return;
         }
@@ -74,7 +74,7 @@ struct Delivery {
     world: Arc<World>,
     under_way: UnderWay,
     reports: Reports,
-    job: Job,
+    job: Arc<Job>,
 }
 
 impl Delivery {

@@ -33,7 +33,7 @@ struct PacedTarget {
 }
 
 impl Deliver for PacedTarget {
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports) {
         for job in jobs {
             let now_ms = self.clock.monotonic_ms();
             self.started.lock().unwrap().push((job.tenant.clone(), job.id, now_ms));
@@ -42,7 +42,7 @@ impl Deliver for PacedTarget {
             tokio::spawn(async move {
                 clock.sleep_ms(takes_ms).await;
                 let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
-                reports.send(Report { tenant: job.tenant, id: job.id, command });
+                reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
             });
         }
     }
@@ -133,8 +133,8 @@ impl Bench {
                 return taken;
             }
             taken.extend(jobs.iter().map(|job| job.status.due_at));
-            let succeed = |job: Job| Order {
-                tenant: job.tenant,
+            let succeed = |job: Arc<Job>| Order {
+                tenant: job.tenant.clone(),
                 id: job.id,
                 command: Command::Succeed { token: job.status.token, finding: Finding::default() },
             };

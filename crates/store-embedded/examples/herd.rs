@@ -182,7 +182,7 @@ async fn drain(store: &Arc<EmbeddedStore>, epoch: u64, at: Timestamp, count: u64
     assert_eq!(done, count);
 }
 
-async fn run(store: &EmbeddedStore, epoch: u64, now: Timestamp, jobs: Vec<Job>) -> u64 {
+async fn run(store: &EmbeddedStore, epoch: u64, now: Timestamp, jobs: Vec<Arc<Job>>) -> u64 {
     let claim = Command::Claim { epoch, worker: "bench".into(), lease_ms: 30_000, detached: false };
     let orders = jobs.iter().map(|job| order(job, claim.clone())).collect();
     let claimed = store.apply(now, Some(epoch), orders).await.unwrap();

@@ -68,7 +68,7 @@ async fn main() {
 
 fn bare(folder: &Path, jobs: u64) -> ((Rates, u64), (Rates, u64)) {
     let before = cpu_us();
-    let ingest = bare::ingest(folder, jobs, 1_000, PAYLOAD, true).unwrap();
+    let ingest = bare::ingest(folder, (jobs, std::time::Duration::MAX), 1_000, PAYLOAD, true).unwrap();
     let ingest = (ingest, cpu_us() - before);
     show("bare ingest", ingest, ingest);
     let before = cpu_us();
@@ -174,7 +174,7 @@ async fn drain_bucket(store: &EmbeddedStore, epoch: u64, bucket: Bucket) -> u64 
     done + run(store, epoch, bucket, ready).await
 }
 
-async fn run(store: &EmbeddedStore, epoch: u64, bucket: Bucket, jobs: Vec<Job>) -> u64 {
+async fn run(store: &EmbeddedStore, epoch: u64, bucket: Bucket, jobs: Vec<Arc<Job>>) -> u64 {
     let now = bucket.end();
     let claim = Command::Claim { epoch, worker: "bench".into(), lease_ms: 30_000, detached: false };
     let orders = jobs.iter().map(|job| order(job, claim.clone())).collect();

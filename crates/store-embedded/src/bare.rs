@@ -67,13 +67,13 @@ pub fn sample(n: u64, payload_bytes: usize) -> Job {
     Job::new(sample_tenant(n), spec, id.run_at(), u128::from_be_bytes(*id.as_bytes()))
 }
 
-/// Commits `count` waiting jobs in groups of `batch` to a new store in `path`.
+/// Commits `count` waiting jobs, or as many as `time_max` allows, in groups of `batch` to a new store in `path`.
 ///
 /// # Errors
 /// When the engine fails.
 pub fn ingest(
     path: &Path,
-    count: u64,
+    (count, time_max): (u64, Duration),
     batch: usize,
     payload_bytes: usize,
     sync: bool,
@@ -83,13 +83,18 @@ pub fn ingest(
     let tenants: Vec<_> = (0..TENANTS_COUNT).map(sample_tenant).collect();
     let stopwatch = Stopwatch::start();
     let mut writes = Batch::default();
+    let mut jobs = 0;
     for ((n, tenant), value) in (0..count).zip(tenants.iter().cycle()).zip(values.iter().cycle()) {
         writes.put(Keyspace::Waiting, keys::job(SHARDS_COUNT_DEFAULT, tenant, sample_id(n)), value.clone());
         if writes.0.len() >= batch || n + 1 == count {
             kv.commit(std::mem::take(&mut writes), durability(sync))?;
+            jobs = n + 1;
+            if stopwatch.elapsed() >= time_max {
+                break;
+            }
         }
     }
-    Ok(Rates { jobs: count, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
+    Ok(Rates { jobs, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
 }
 
 /// Drains what [`ingest`] left in `path`: reads `batch` jobs, commits their claims, commits their outcomes.

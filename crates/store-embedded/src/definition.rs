@@ -115,7 +115,7 @@ fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, 
         Destination::Target(Arc::new(Target {
             url: record.destination.into(),
             method: record.method.unwrap_or(METHOD_USUAL).into(),
-            headers: owned(record.headers),
+            headers: owned(&record.headers),
         }))
     } else {
         Destination::Queue(record.destination.into())
@@ -127,7 +127,7 @@ fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, 
         priority: Priority::ALL.get(usize::from(record.priority)).copied().ok_or(NONSENSE)?,
         retry: Retry::read(record.retry)?,
         timeout_ms: record.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT),
-        labels: owned(record.labels),
+        labels: owned(&record.labels),
     })
 }
 

@@ -159,31 +159,31 @@ impl Kv for FjallKv {
             Durability::Buffered => PersistMode::Buffer,
         };
         let bytes = u64::try_from(batch.size_bytes()).unwrap_or(u64::MAX);
-        let mut touched: Vec<(Keyspace, fjall::Keyspace)> = Vec::with_capacity(8);
+        let mut touched: Vec<fjall::Keyspace> = Vec::with_capacity(8);
         let mut writes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.0.len() + 1)
             .durability(Some(mode));
+        let mut current = None;
         for write in batch.0 {
-            let known = touched.iter().find(|(keyspace, _)| *keyspace == write.keyspace);
-            let handle = match known {
-                Some((_, handle)) => handle.clone(),
-                None => {
-                    let handle = self.handle(write.keyspace).ok_or_else(|| {
+            // Sorted, so a keyspace's writes stand together.
+            if current != Some(write.keyspace) {
+                current = Some(write.keyspace);
+                touched.push(
+                    self.handle(write.keyspace).ok_or_else(|| {
                         KvError::Io(format!("there is no keyspace {}", write.keyspace.name()))
-                    })?;
-                    touched.push((write.keyspace, handle.clone()));
-                    handle
-                }
-            };
+                    })?,
+                );
+            }
+            let Some(handle) = touched.last() else { continue };
             match write.value {
-                Some(value) => writes.insert(&handle, write.key, value),
-                None => writes.remove(&handle, write.key),
+                Some(value) => writes.insert(handle, write.key, value),
+                None => writes.remove(handle, write.key),
             }
         }
         let meta =
             self.handle(Keyspace::Meta).ok_or_else(|| KvError::Io("there is no meta keyspace".to_owned()))?;
         let group = self.mark.next();
         writes.insert(&meta, keys::meta::GROUP, group.to_be_bytes());
-        self.pace(&touched.into_iter().map(|(_, handle)| handle).collect::<Vec<_>>());
+        self.pace(&touched);
         writes.commit().map_err(engine)?;
         if durability == Durability::Synced {
             self.mark.note(group).map_err(|error| io(&error))?;

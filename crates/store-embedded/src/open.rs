@@ -13,7 +13,7 @@ use tidewheel_core::place::Bucket;
 use crate::attempts::{Claim, Lease};
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
-use crate::place::JobKey;
+use crate::place::{JobKey, JobTag};
 use crate::record::{self, Unreadable};
 use crate::shared::Remembered;
 use crate::view::UnderWay;
@@ -35,7 +35,7 @@ pub(crate) struct Found {
     pub(crate) remembered: Remembered,
     /// The number of the next entry in a ledger.
     pub(crate) next_entry: u64,
-    pub(crate) running: Vec<(JobKey, UnderWay)>,
+    pub(crate) running: Vec<(JobTag, UnderWay)>,
     pub(crate) claims: FxHashMap<u64, usize>,
     pub(crate) next_claim: u64,
 }
@@ -176,7 +176,7 @@ fn read_claims(
         let before = found.running.len();
         for claim in claims {
             if let Some(under_way) = resume(snapshot, shards, &claim, number)? {
-                found.running.push((JobKey::of(&under_way.job), under_way));
+                found.running.push((JobTag::of(&under_way.job), under_way));
             }
         }
         match found.running.len() - before {
@@ -215,7 +215,7 @@ fn resume(
             lease.renew(&mut job)
         }
     };
-    Ok(Some(UnderWay { job, claim: number, has_lease }))
+    Ok(Some(UnderWay { job: Arc::new(job), claim: number, has_lease }))
 }
 
 /// Walks all keys that begin with `prefix`.

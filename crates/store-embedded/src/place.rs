@@ -23,13 +23,35 @@ impl JobKey {
         Self { id: job.id, tenant: job.tenant.clone() }
     }
 
+    pub(crate) fn tag(&self) -> JobTag {
+        JobTag::new(&self.tenant, self.id)
+    }
+
     pub(crate) fn natural(&self, shards: u16) -> Vec<u8> {
         keys::job(shards, &self.tenant, self.id)
     }
 }
 
+/// Tells jobs apart in memory. Copied freely, where copying a key would touch the count of a tenant's name, which
+/// all threads share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobTag {
+    id: JobId,
+    tenant: u64,
+}
+
+impl JobTag {
+    pub(crate) fn new(tenant: &Tenant, id: JobId) -> Self {
+        Self { id, tenant: tenant.digest() }
+    }
+
+    pub(crate) fn of(job: &Job) -> Self {
+        Self::new(&job.tenant, job.id)
+    }
+}
+
 /// The id's tail is random enough for a hash; equality looks at the tenant too.
-impl Hash for JobKey {
+impl Hash for JobTag {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.id.spread());
     }

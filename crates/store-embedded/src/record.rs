@@ -147,13 +147,68 @@ pub(crate) fn attempt_of(tenant: &Tenant, id: JobId, bytes: &[u8]) -> Result<u32
 
 /// Reads a job's record.
 pub(crate) fn decode(tenant: &Tenant, id: JobId, bytes: &[u8]) -> Result<Job, Unreadable> {
+    Decoder::new(tenant).decode(id, bytes)
+}
+
+/// Reads records of one tenant one after the other. Neighbours are often of one type and go to one place, which
+/// is then kept once.
+pub(crate) struct Decoder<'t> {
+    tenant: &'t Tenant,
+    kind: Option<Arc<str>>,
+    destination: Option<Destination>,
+}
+
+impl<'t> Decoder<'t> {
+    pub(crate) const fn new(tenant: &'t Tenant) -> Self {
+        Self { tenant, kind: None, destination: None }
+    }
+
+    /// Reads a job's record.
+    pub(crate) fn decode(&mut self, id: JobId, bytes: &[u8]) -> Result<Job, Unreadable> {
+        let Parts { body, extra, status, is_push } = read_parts(id.run_at(), bytes)?;
+        let kind = match &self.kind {
+            Some(kind) if **kind == *body.kind => Arc::clone(kind),
+            Some(_) | None => Arc::clone(self.kind.insert(body.kind.into())),
+        };
+        let method = extra.method.unwrap_or(METHOD_USUAL);
+        let is_same = match &self.destination {
+            Some(Destination::Queue(name)) => !is_push && **name == *body.destination,
+            Some(Destination::Target(target)) => {
+                is_push
+                    && *target.url == *body.destination
+                    && *target.method == *method
+                    && target.headers.len() == extra.headers.len()
+                    && target
+                        .headers
+                        .iter()
+                        .zip(&extra.headers)
+                        .all(|((a, b), (c, d))| **a == **c && **b == **d)
+            }
+            None => false,
+        };
+        if !is_same {
+            self.destination = Some(read_destination(&body, &extra, method, is_push));
+        }
+        let destination = self.destination.clone().ok_or(Unreadable::Nonsense("its destination"))?;
+        let spec = read_spec(&body, extra, id.run_at(), (kind, destination))?;
+        Ok(Job { id, tenant: self.tenant.clone(), spec: Arc::new(spec), status })
+    }
+}
+
+struct Parts<'a> {
+    body: Body<'a>,
+    extra: Extra<'a>,
+    status: Status,
+    is_push: bool,
+}
+
+fn read_parts(base: Timestamp, bytes: &[u8]) -> Result<Parts<'_>, Unreadable> {
     let (flags, rest) = match bytes {
         [VERSION, flags, rest @ ..] if flags & !FLAGS_KNOWN == 0 => (*flags, rest),
         [VERSION, ..] => return Err(Unreadable::Nonsense("unknown flags")),
         [version, ..] => return Err(Unreadable::Version(*version)),
         [] => return Err(Unreadable::Nonsense("empty")),
     };
-    let base = id.run_at();
     let (body, rest): (Body<'_>, _) =
         postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its body"))?;
     let (extra, rest) = if flags & HAS_EXTRA == 0 {
@@ -167,8 +222,7 @@ pub(crate) fn decode(tenant: &Tenant, id: JobId, bytes: &[u8]) -> Result<Job, Un
         let standing = postcard::from_bytes(rest).map_err(|_| Unreadable::Nonsense("its status"))?;
         read_standing(standing, base)?
     };
-    let spec = read_spec(body, extra, flags & IS_PUSH != 0, base)?;
-    Ok(Job { id, tenant: tenant.clone(), spec: Arc::new(spec), status })
+    Ok(Parts { body, extra, status, is_push: flags & IS_PUSH != 0 })
 }
 
 impl Extra<'_> {
@@ -241,18 +295,26 @@ fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
     }
 }
 
-fn read_spec(body: Body<'_>, extra: Extra<'_>, is_push: bool, base: Timestamp) -> Result<Spec, Unreadable> {
-    let destination = if is_push {
+fn read_destination(body: &Body<'_>, extra: &Extra<'_>, method: &str, is_push: bool) -> Destination {
+    if is_push {
         Destination::Target(Arc::new(Target {
             url: body.destination.into(),
-            method: extra.method.unwrap_or(METHOD_USUAL).into(),
-            headers: owned(extra.headers),
+            method: method.into(),
+            headers: owned(&extra.headers),
         }))
     } else {
         Destination::Queue(body.destination.into())
-    };
+    }
+}
+
+fn read_spec(
+    body: &Body<'_>,
+    extra: Extra<'_>,
+    base: Timestamp,
+    (kind, destination): (Arc<str>, Destination),
+) -> Result<Spec, Unreadable> {
     Ok(Spec {
-        kind: body.kind.into(),
+        kind,
         payload: Bytes::copy_from_slice(body.payload),
         destination,
         priority: Priority::ALL
@@ -263,7 +325,7 @@ fn read_spec(body: Body<'_>, extra: Extra<'_>, is_push: bool, base: Timestamp) -
         timeout_ms: extra.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT),
         expires_at: extra.expires_at.map(|ms| base.plus_ms(ms)),
         idempotency_key: extra.idempotency_key.map(Into::into),
-        labels: owned(extra.labels),
+        labels: owned(&extra.labels),
         occurrence: extra.occurrence.map(|origin| Occurrence {
             schedule_id: origin.schedule_id.into(),
             fire_at: base.plus_ms(origin.fire_at),
@@ -343,8 +405,8 @@ pub(crate) fn borrowed(pairs: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-pub(crate) fn owned(pairs: Vec<(&str, &str)>) -> Vec<(Box<str>, Box<str>)> {
-    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+pub(crate) fn owned(pairs: &[(&str, &str)]) -> Vec<(Box<str>, Box<str>)> {
+    pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::{Arrival, Committer, Known, QUEUE_COUNT_MAX, Reply, Request};
+use crate::commit::{Arrival, Committer, Group, Known, QUEUE_COUNT_MAX, Reply, Request};
 use crate::fjall_kv::FjallKv;
 use crate::kv::{Durability, Kv};
 use crate::options::{OpenError, Options};
-use crate::place::JobKey;
+use crate::place::{JobKey, JobTag};
 use crate::read::{Reader, read_ahead};
 use crate::record;
 use crate::rules::Rules;
@@ -67,6 +67,7 @@ impl EmbeddedStore {
             durability: if options.danger_no_sync { Durability::Buffered } else { Durability::Synced },
             on_commit: options.on_commit,
             epoch: found.epoch,
+            spare: Group::default(),
             next_claim: found.next_claim,
             claims: found.claims,
             next_entry: found.next_entry,
@@ -100,12 +101,11 @@ impl EmbeddedStore {
     /// Reads the schedules that many claims will ask for, beside the commit thread.
     async fn look_ahead(&self, orders: &[Order]) -> Result<(), Error> {
         let claims = orders.iter().filter(|order| matches!(order.command, Command::Claim { .. }));
-        let jobs: Vec<_> =
-            claims.map(|order| JobKey { id: order.id, tenant: order.tenant.clone() }).collect();
-        if jobs.len() < LOOK_AHEAD_COUNT_MIN {
+        if claims.clone().count() < LOOK_AHEAD_COUNT_MIN {
             return Ok(());
         }
-        let schedules = self.shared.view.schedules_of(jobs.iter());
+        let schedules =
+            self.shared.view.schedules_of(claims.map(|order| JobTag::new(&order.tenant, order.id)));
         if schedules.len() < LOOK_AHEAD_COUNT_MIN {
             return Ok(());
         }

@@ -7,13 +7,13 @@
 //! was running, or that what it read is stale. An entry holds for a stored record only if its attempt is newer
 //! than the record's.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque, hash_map};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::job::Job;
 
-use crate::place::{JobKey, ScheduleKey};
+use crate::place::{JobTag, ScheduleKey};
 
 /// Jobs kept after a due read, so that claiming them reads nothing; by [`Job::size_bytes`].
 const RECENT_BYTES_MAX: usize = 48 * 1024 * 1024;
@@ -22,7 +22,7 @@ const RECENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct UnderWay {
     /// The job as it is.
-    pub(crate) job: Job,
+    pub(crate) job: Arc<Job>,
     /// Its record in `claims`.
     pub(crate) claim: u64,
     /// Whether `leases` has a record of it.
@@ -33,11 +33,11 @@ pub(crate) struct UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     /// Attempts that are under way now.
-    pub(crate) running: Vec<(JobKey, UnderWay)>,
-    /// Attempts that ended.
-    pub(crate) ended: Vec<JobKey>,
-    /// Jobs whose stored record changed, new ones included.
-    pub(crate) changed: Vec<JobKey>,
+    pub(crate) running: Vec<(JobTag, UnderWay)>,
+    /// Attempts that ended, and their jobs changed with it.
+    pub(crate) ended: Vec<JobTag>,
+    /// Other jobs whose stored record changed, new ones included.
+    pub(crate) changed: Vec<JobTag>,
 }
 
 #[derive(Debug, Default)]
@@ -49,20 +49,22 @@ struct Inner {
     version: u64,
     /// Readers under way, by the version they began at.
     readers: BTreeMap<u64, usize>,
-    running: FxHashMap<JobKey, Slot>,
-    ended: VecDeque<(u64, JobKey)>,
-    changed: FxHashMap<JobKey, u64>,
-    changed_order: VecDeque<(u64, JobKey)>,
-    recent: FxHashMap<JobKey, Job>,
-    recent_order: VecDeque<JobKey>,
+    jobs: FxHashMap<JobTag, Entry>,
+    ended: VecDeque<(u64, JobTag)>,
+    changed: FxHashMap<JobTag, u64>,
+    changed_order: VecDeque<(u64, JobTag)>,
+    /// Jobs that were just read, oldest first; may name some that were claimed since.
+    recent: VecDeque<JobTag>,
+    recent_count: usize,
     recent_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
-    under_way: UnderWay,
-    /// Since this version it is only a trace for older readers.
-    ended_at: Option<u64>,
+enum Entry {
+    /// Waits, and was read just now.
+    Recent(Arc<Job>),
+    /// Is running; or was, and is only a trace for readers older than this version.
+    UnderWay(UnderWay, Option<u64>),
 }
 
 /// A reader's registration; ends when dropped.
@@ -105,24 +107,25 @@ impl View {
         inner.version += 1;
         let version = inner.version;
         let is_read = !inner.readers.is_empty();
-        for key in published.changed {
-            inner.forget_recent(&key);
+        for tag in published.changed {
+            inner.forget_recent(tag);
             if is_read {
-                inner.changed.insert(key.clone(), version);
-                inner.changed_order.push_back((version, key));
+                inner.changed.insert(tag, version);
+                inner.changed_order.push_back((version, tag));
             }
         }
-        for key in published.ended {
+        for tag in published.ended {
             if !is_read {
-                inner.running.remove(&key);
-            } else if let Some(slot) = inner.running.get_mut(&key) {
-                slot.ended_at = Some(version);
-                inner.ended.push_back((version, key));
+                inner.jobs.remove(&tag);
+            } else if let Some(Entry::UnderWay(_, ended_at)) = inner.jobs.get_mut(&tag) {
+                *ended_at = Some(version);
+                inner.ended.push_back((version, tag));
             }
         }
-        for (key, under_way) in published.running {
-            inner.forget_recent(&key);
-            inner.running.insert(key, Slot { under_way, ended_at: None });
+        for (tag, under_way) in published.running {
+            if let Some(Entry::Recent(job)) = inner.jobs.insert(tag, Entry::UnderWay(under_way, None)) {
+                inner.one_less_recent(&job);
+            }
         }
         inner.sweep();
     }
@@ -131,10 +134,12 @@ impl View {
     pub(crate) fn running(&self) -> Vec<Job> {
         let inner = self.lock();
         let mut jobs: Vec<_> = inner
-            .running
+            .jobs
             .values()
-            .filter(|slot| slot.ended_at.is_none())
-            .map(|slot| slot.under_way.job.clone())
+            .filter_map(|entry| match entry {
+                Entry::UnderWay(under_way, None) => Some(Job::clone(&under_way.job)),
+                Entry::UnderWay(_, Some(_)) | Entry::Recent(_) => None,
+            })
             .collect();
         drop(inner);
         jobs.sort_unstable_by(|a, b| (a.id, &a.tenant).cmp(&(b.id, &b.tenant)));
@@ -146,33 +151,32 @@ impl View {
         !self.lock().readers.is_empty()
     }
 
-    /// For the commit thread: calls `found` with what is known of each key without reading from disk.
-    pub(crate) fn look_up<'k>(
+    /// For the commit thread: calls `found` with what is known of each job without reading from disk.
+    pub(crate) fn look_up<T>(
         &self,
-        keys: impl Iterator<Item = &'k JobKey>,
-        mut found: impl FnMut(&'k JobKey, Known),
+        jobs: impl Iterator<Item = (JobTag, T)>,
+        mut found: impl FnMut(T, Known),
     ) {
         let inner = self.lock();
-        for key in keys {
-            let slot = inner.running.get(key).filter(|slot| slot.ended_at.is_none());
-            let known = match slot {
-                Some(slot) => Known::UnderWay(slot.under_way.clone()),
-                None => inner.recent.get(key).cloned().map_or(Known::Nothing, Known::Waiting),
+        for (tag, whose) in jobs {
+            let known = match inner.jobs.get(&tag) {
+                Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way.clone()),
+                Some(Entry::Recent(job)) => Known::Waiting(Arc::clone(job)),
+                Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
             };
-            found(key, known);
+            found(whose, known);
         }
     }
-}
 
-impl View {
     /// The schedules that waiting jobs came from, of those that were read just now.
-    pub(crate) fn schedules_of<'k>(&self, keys: impl Iterator<Item = &'k JobKey>) -> Vec<ScheduleKey> {
+    pub(crate) fn schedules_of(&self, tags: impl Iterator<Item = JobTag>) -> Vec<ScheduleKey> {
         let inner = self.lock();
-        let schedule_of = |key: &JobKey| {
-            let occurrence = inner.recent.get(key)?.spec.occurrence.as_ref()?;
-            Some(ScheduleKey { tenant: key.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
+        let schedule_of = |tag: JobTag| {
+            let Some(Entry::Recent(job)) = inner.jobs.get(&tag) else { return None };
+            let occurrence = job.spec.occurrence.as_ref()?;
+            Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
         };
-        keys.filter_map(schedule_of).collect()
+        tags.filter_map(schedule_of).collect()
     }
 }
 
@@ -181,47 +185,38 @@ pub(crate) enum Known {
     /// It is running.
     UnderWay(UnderWay),
     /// It waits, and was read just now.
-    Waiting(Job),
+    Waiting(Arc<Job>),
     /// Nothing; look on disk.
     Nothing,
 }
 
 impl Reading<'_> {
     /// The attempt under way that is newer than a stored record with `attempt` attempts.
-    pub(crate) fn under_way(&self, key: &JobKey, attempt: u32) -> Option<Job> {
+    pub(crate) fn under_way(&self, tag: JobTag, attempt: u32) -> Option<Arc<Job>> {
         let inner = self.view.lock();
-        let job = &inner.running.get(key)?.under_way.job;
-        (job.status.attempt > attempt).then(|| job.clone())
+        inner.under_way(tag, attempt).map(|under_way| Arc::clone(&under_way.job))
     }
 
     /// Whether there is such an attempt.
-    pub(crate) fn is_under_way(&self, key: &JobKey, attempt: u32) -> bool {
-        let inner = self.view.lock();
-        inner.running.get(key).is_some_and(|slot| slot.under_way.job.status.attempt > attempt)
+    pub(crate) fn is_under_way(&self, tag: JobTag, attempt: u32) -> bool {
+        self.view.lock().under_way(tag, attempt).is_some()
     }
 
-    /// Keeps waiting jobs that were just read, except those that changed meanwhile.
-    pub(crate) fn remember(&self, jobs: &[Job]) {
+    /// Takes out of what was read as waiting the attempts that are under way; keeps the rest for whoever claims
+    /// them, except what changed meanwhile.
+    pub(crate) fn keep_waiting(&self, jobs: &mut Vec<Arc<Job>>) {
         let mut inner = self.view.lock();
-        for job in jobs {
-            let key = JobKey::of(job);
-            let is_stale = inner.changed.get(&key).is_some_and(|changed| *changed > self.version);
-            if is_stale || inner.running.contains_key(&key) {
-                continue;
+        jobs.retain(|job| {
+            let tag = JobTag::of(job);
+            if inner.under_way(tag, job.status.attempt).is_some() {
+                return false;
             }
-            inner.recent_bytes += job.size_bytes();
-            if let Some(old) = inner.recent.insert(key.clone(), job.clone()) {
-                inner.recent_bytes -= old.size_bytes();
-            } else {
-                inner.recent_order.push_back(key);
+            if inner.changed.get(&tag).is_none_or(|changed| *changed <= self.version) {
+                inner.remember(tag, job);
             }
-        }
-        while inner.recent_bytes > RECENT_BYTES_MAX
-            || inner.recent_order.len() > 2 * inner.recent.len() + 1024
-        {
-            let Some(oldest) = inner.recent_order.pop_front() else { break };
-            inner.forget_recent(&oldest);
-        }
+            true
+        });
+        inner.trim_recent();
     }
 }
 
@@ -232,25 +227,67 @@ impl Drop for Reading<'_> {
 }
 
 impl Inner {
-    fn forget_recent(&mut self, key: &JobKey) {
-        if let Some(job) = self.recent.remove(key) {
-            self.recent_bytes -= job.size_bytes();
+    /// The attempt that is newer than a record with `attempt` attempts.
+    fn under_way(&self, tag: JobTag, attempt: u32) -> Option<&UnderWay> {
+        match self.jobs.get(&tag)? {
+            Entry::UnderWay(under_way, _) => Some(under_way).filter(|it| it.job.status.attempt > attempt),
+            Entry::Recent(_) => None,
         }
+    }
+
+    fn remember(&mut self, tag: JobTag, job: &Arc<Job>) {
+        let recent = Entry::Recent(Arc::clone(job));
+        match self.jobs.entry(tag) {
+            hash_map::Entry::Vacant(place) => {
+                place.insert(recent);
+                self.recent.push_back(tag);
+                self.recent_count += 1;
+                self.recent_bytes += job.size_bytes();
+            }
+            hash_map::Entry::Occupied(mut place) => {
+                if let Entry::Recent(old) = place.get() {
+                    self.recent_bytes = self.recent_bytes + job.size_bytes() - old.size_bytes();
+                    place.insert(recent);
+                }
+            }
+        }
+    }
+
+    fn trim_recent(&mut self) {
+        while self.recent_bytes > RECENT_BYTES_MAX || self.recent.len() > 2 * self.recent_count + 1024 {
+            let Some(oldest) = self.recent.pop_front() else { break };
+            self.forget_recent(oldest);
+        }
+    }
+
+    fn forget_recent(&mut self, tag: JobTag) {
+        if let hash_map::Entry::Occupied(place) = self.jobs.entry(tag)
+            && let Entry::Recent(_) = place.get()
+            && let Entry::Recent(job) = place.remove()
+        {
+            self.one_less_recent(&job);
+        }
+    }
+
+    fn one_less_recent(&mut self, job: &Job) {
+        self.recent_count -= 1;
+        self.recent_bytes -= job.size_bytes();
     }
 
     /// Removes traces no reader needs any more.
     fn sweep(&mut self) {
         let oldest = self.readers.first_key_value().map_or(u64::MAX, |(version, _)| *version);
         while self.ended.front().is_some_and(|(version, _)| *version <= oldest) {
-            let Some((version, key)) = self.ended.pop_front() else { break };
-            if self.running.get(&key).is_some_and(|slot| slot.ended_at == Some(version)) {
-                self.running.remove(&key);
+            let Some((version, tag)) = self.ended.pop_front() else { break };
+            if matches!(self.jobs.get(&tag), Some(Entry::UnderWay(_, Some(ended_at))) if *ended_at == version)
+            {
+                self.jobs.remove(&tag);
             }
         }
         while self.changed_order.front().is_some_and(|(version, _)| *version <= oldest) {
-            let Some((version, key)) = self.changed_order.pop_front() else { break };
-            if self.changed.get(&key) == Some(&version) {
-                self.changed.remove(&key);
+            let Some((version, tag)) = self.changed_order.pop_front() else { break };
+            if self.changed.get(&tag) == Some(&version) {
+                self.changed.remove(&tag);
             }
         }
     }

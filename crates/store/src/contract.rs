@@ -75,7 +75,7 @@ pub struct Order {
 #[derive(Debug, Clone)]
 pub struct Applied {
     /// The job as it is now (for [`Command::Discard`]: as it was).
-    pub job: Job,
+    pub job: Arc<Job>,
     /// Whether the order changed it; `false` for a repeat of what was so already.
     pub changed: bool,
     /// Other jobs that changed along with it, as they are now: the next occurrence of its schedule, earlier runs
@@ -126,7 +126,7 @@ pub struct Due {
 #[derive(Debug, Clone, Default)]
 pub struct DuePage {
     /// The jobs, in order of [`Position::at`].
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Arc<Job>>,
     /// Where to read on after this page; `None` when the range up to `until` is exhausted.
     pub resume: Option<Position>,
     /// When the range is exhausted: the tenant's next job in this bucket after `until`, if there is one.

@@ -52,7 +52,7 @@ impl Plan {
         Self {
             rate_time: Duration::from_secs(seconds.max(1)),
             waiting: waiting.unwrap_or(pick(Self::FULL_WAITING, Self::QUICK_WAITING)),
-            sink_jobs: 400_000 / scale,
+            sink_jobs: 1_000_000 / scale,
             target_jobs: 100_000 / scale,
             herd_jobs: 50_000,
             herd_ahead_ms: if quick { 6_000 } else { 10_000 },

@@ -1,6 +1,6 @@
 //! A runner inside the process that reports success at once, so that what is measured is the server alone.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Finding, Job};
@@ -27,13 +27,13 @@ impl Sink {
 }
 
 impl Deliver for Sink {
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports) {
         let now_us = wall_us();
         let mut lateness = self.lateness.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for job in jobs {
             lateness.record(now_us - job.status.due_at.as_ms() * 1_000);
             let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
-            reports.send(Report { tenant: job.tenant, id: job.id, command });
+            reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
         }
     }
 

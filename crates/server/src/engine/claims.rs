@@ -20,9 +20,9 @@ pub(super) struct Claim {
 /// What became of one claim.
 pub(super) enum Granted {
     /// The attempt may start.
-    Running(Job),
+    Running(Arc<Job>),
     /// The job ended instead: its time was over.
-    Ended(Job),
+    Ended(Arc<Job>),
     /// Not granted.
     Refused(Refusal),
 }
@@ -32,26 +32,27 @@ const PUSH_WORKER: &str = "push";
 /// Wait before a claim whose outcome is unknown is looked into.
 const RETRY_WAIT_MS: u64 = 100;
 
+fn orders(epoch: u64, claim: &Claim) -> Vec<Order> {
+    let taker = claim.taker.as_ref();
+    let worker: Arc<str> = taker.map_or_else(|| Arc::from(PUSH_WORKER), |taker| Arc::clone(&taker.worker));
+    let order = |job: &Arc<Job>| Order {
+        tenant: job.tenant.clone(),
+        id: job.id,
+        command: Command::Claim {
+            epoch,
+            worker: Arc::clone(&worker),
+            lease_ms: taker.map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
+            detached: taker.is_some(),
+        },
+    };
+    claim.picks.iter().map(order).collect()
+}
+
 pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
-    let worker: Arc<str> =
-        claim.taker.as_ref().map_or_else(|| Arc::from(PUSH_WORKER), |t| Arc::clone(&t.worker));
-    let orders: Vec<Order> = claim
-        .picks
-        .iter()
-        .map(|job| Order {
-            tenant: job.tenant.clone(),
-            id: job.id,
-            command: Command::Claim {
-                epoch,
-                worker: Arc::clone(&worker),
-                lease_ms: claim.taker.as_ref().map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
-                detached: claim.taker.is_some(),
-            },
-        })
-        .collect();
     let (mut repeated, mut others) = (false, Vec::new());
     let granted = loop {
-        match shared.store.apply(shared.clock.now(), Some(epoch), orders.clone()).await {
+        let orders = orders(epoch, &claim);
+        match shared.store.apply(shared.clock.now(), Some(epoch), orders).await {
             Ok(results) => match settle(&shared, epoch, &claim, results, (repeated, &mut others)).await {
                 // The same again: what is claimed by now will be found to be ours.
                 Err(error) if error.is_retryable() => {
@@ -97,7 +98,7 @@ async fn settle(
                 let ours = Token::new(epoch, job.status.attempt + 1);
                 match found.filter(|found| found.status.state == State::Running && found.status.token == ours)
                 {
-                    Some(found) => Granted::Running(found),
+                    Some(found) => Granted::Running(Arc::new(found)),
                     None => Granted::Refused(Refusal::Rejected(Rejection::Running)),
                 }
             }

@@ -1,5 +1,7 @@
 //! Handing claimed jobs to whoever runs them, and hearing back.
 
+use std::sync::Arc;
+
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job};
 use tidewheel_core::names::Tenant;
@@ -33,7 +35,7 @@ impl Reports {
 pub trait Deliver: Send + Sync + 'static {
     /// Starts delivering these running jobs and returns at once. Each is reported on exactly once, unless it
     /// is aborted.
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports);
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports);
 
     /// Stops delivering a job that was called off.
     fn abort(&self, id: &JobId);

@@ -208,11 +208,11 @@ impl Engine {
         // Jobs far ahead need no copy here: their bucket will be opened in time.
         let opened =
             shared.opened_ms.load(Ordering::SeqCst).saturating_add(tidewheel_core::limits::BUCKET_MS);
-        let near: Vec<(usize, Job)> = jobs
+        let near: Vec<(usize, Arc<Job>)> = jobs
             .iter()
             .enumerate()
             .filter(|(_, submission)| submission.job.status.due_at.as_ms() < opened)
-            .map(|(index, submission)| (index, submission.job.clone()))
+            .map(|(index, submission)| (index, Arc::new(submission.job.clone())))
             .collect();
         let count = jobs.len();
         let answers = shared.store.submit(shared.clock.now(), jobs, on_conflict).await;
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    fn hint(&self, mut jobs: Vec<Job>) {
+    fn hint(&self, mut jobs: Vec<Arc<Job>>) {
         let shared = &self.shared;
         let opened = shared.opened_ms.load(Ordering::SeqCst);
         jobs.retain(|job| job.status.due_at.as_ms() < opened);
@@ -272,8 +272,8 @@ impl Engine {
                     shared.metrics.attempt_ended(&applied.job);
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
-                changed.push(applied.job.clone());
-                changed.extend(applied.others.iter().cloned());
+                changed.push(Arc::clone(&applied.job));
+                changed.extend(applied.others.iter().cloned().map(Arc::new));
             }
         }
         if !changed.is_empty() {
@@ -291,7 +291,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn take(&self, take: Take) -> Result<Vec<Job>, Error> {
+    pub async fn take(&self, take: Take) -> Result<Vec<Arc<Job>>, Error> {
         let (reply, mut answer) = oneshot::channel();
         let wait = Duration::from_millis(u64::try_from(take.wait_ms).unwrap_or(0));
         self.shared.tell(Message::Take { take, reply });

@@ -82,7 +82,7 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Times
     }
 }
 
-fn ended(shared: &Shared, applied: Applied) -> Job {
+fn ended(shared: &Shared, applied: Applied) -> Arc<Job> {
     if applied.changed {
         shared.metrics.attempt_ended(&applied.job);
     }

@@ -27,7 +27,7 @@ pub(super) async fn run(shared: Arc<Shared>, doubtful: Vec<(Tenant, JobId)>) {
         };
         if let Some(job) = job {
             let (done, _) = oneshot::channel();
-            shared.tell(Message::Changed { jobs: vec![job], done });
+            shared.tell(Message::Changed { jobs: vec![Arc::new(job)], done });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Edits of schedules, and the news of jobs that change along with others.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::job::Job;
@@ -18,7 +19,7 @@ impl Shared {
     ) -> Option<oneshot::Receiver<()>> {
         let opened_ms = self.opened_ms.load(Ordering::SeqCst);
         let is_news = |job: &&Job| !is_waiting(job) || job.status.due_at.as_ms() < opened_ms;
-        let jobs: Vec<Job> = jobs.into_iter().filter(is_news).cloned().collect();
+        let jobs: Vec<_> = jobs.into_iter().filter(is_news).cloned().map(Arc::new).collect();
         if jobs.is_empty() {
             return None;
         }

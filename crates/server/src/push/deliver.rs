@@ -68,7 +68,7 @@ impl PushDeliverer {
 }
 
 impl Deliver for PushDeliverer {
-    fn deliver(&self, jobs: Vec<Job>, reports: &Reports) {
+    fn deliver(&self, jobs: Vec<Arc<Job>>, reports: &Reports) {
         for job in jobs {
             let Destination::Target(target) = &job.spec.destination else { continue };
             let (this, reports, target) = (self.clone(), reports.clone(), Arc::clone(target));
@@ -78,7 +78,7 @@ impl Deliver for PushDeliverer {
             let task = tokio::spawn(async move {
                 let command = this.push(&job, &target).await;
                 this.lock().remove(&job.id);
-                reports.send(Report { tenant: job.tenant, id: job.id, command });
+                reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
             });
             under_way.insert(id, task.abort_handle());
         }

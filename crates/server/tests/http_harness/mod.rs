@@ -25,7 +25,7 @@ use tower_service::Service;
 struct Silence;
 
 impl Deliver for Silence {
-    fn deliver(&self, _: Vec<Job>, _: &Reports) {}
+    fn deliver(&self, _: Vec<Arc<Job>>, _: &Reports) {}
     fn abort(&self, _: &JobId) {}
 }
 

@@ -11,7 +11,7 @@ use tidewheel_core::time::Timestamp;
 
 use super::Answer;
 use super::plans::Plans;
-use crate::place::{JobKey, Place};
+use crate::place::{JobKey, JobTag, Place};
 use crate::record;
 use crate::view::UnderWay;
 
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     /// Its attempt before the group: number, record in `claims`, whether it has one in `leases`.
     pub(super) attempt: Option<(u32, u64, bool)>,
     /// As it is now; `None` when there is no such job.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<Arc<Job>>,
     /// What its record must become, if it changes: a place and the bytes, or gone.
     pub(super) rest: Option<Option<(Place, Vec<u8>)>>,
     /// The attempt under way has a lease or progress its claim does not know of.
@@ -57,7 +57,7 @@ impl Slot {
         Self { key, start: None, attempt: None, job: None, rest: None, lease_changed: false }
     }
 
-    pub(super) fn stored(key: JobKey, job: Job) -> Self {
+    pub(super) fn stored(key: JobKey, job: Arc<Job>) -> Self {
         let start = Some((job.status.state, Place::of(&job)));
         Self { start, job: Some(job), ..Self::absent(key) }
     }
@@ -69,9 +69,9 @@ impl Slot {
 }
 
 #[derive(Default)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub(super) slots: Vec<Slot>,
-    index: FxHashMap<JobKey, usize>,
+    index: FxHashMap<JobTag, usize>,
     pub(super) pointers: FxHashMap<(Tenant, Arc<str>), PointerSlot>,
     /// Keys in the order they were set, to be written.
     pub(super) pointers_set: Vec<(Tenant, Arc<str>)>,
@@ -95,28 +95,27 @@ impl Group {
         self.slots.len()
     }
 
-    pub(super) fn find(&self, key: &JobKey) -> Option<usize> {
-        self.index.get(key).copied()
+    pub(super) fn find(&self, tag: JobTag) -> Option<usize> {
+        self.index.get(&tag).copied()
     }
 
     pub(super) fn add(&mut self, slot: Slot) -> usize {
         let at = self.slots.len();
-        self.index.insert(slot.key.clone(), at);
+        self.index.insert(slot.key.tag(), at);
         self.slots.push(slot);
         at
     }
 
     /// Makes the job of a slot what it is now.
-    pub(super) fn put(&mut self, at: usize, next: Job) {
+    pub(super) fn put(&mut self, at: usize, next: Arc<Job>) {
         let Some(slot) = self.slots.get_mut(at) else { return };
         let before = slot.job.take();
         if next.status.state == State::Running {
             slot.lease_changed = before.as_ref().is_some_and(|job| job.status.state == State::Running);
             self.bytes += 96;
             // A claim leaves the record as it was, unless it found that the job makes up for a missed one.
-            let occurrence = |job: &Job| job.spec.occurrence.clone();
-            if let Some(before) = before.filter(|before| occurrence(before) != occurrence(&next)) {
-                let waited = Job { spec: Arc::clone(&next.spec), ..before };
+            if let Some(before) = before.filter(|before| before.spec.occurrence != next.spec.occurrence) {
+                let waited = Job { spec: Arc::clone(&next.spec), ..Job::clone(&before) };
                 let record = record::encode(&waited);
                 self.bytes += record.len() + 128;
                 slot.rest = Some(Some((Place::of(&waited), record)));
@@ -128,6 +127,20 @@ impl Group {
             slot.lease_changed = false;
         }
         slot.job = Some(next);
+    }
+
+    /// Makes room for that many more jobs.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slots.reserve(count);
+        self.index.reserve(count);
+    }
+
+    /// Forgets everything but the room it took.
+    pub(super) fn clear(&mut self) {
+        let (mut slots, mut index) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.index));
+        slots.clear();
+        index.clear();
+        *self = Self { slots, index, ..Self::default() };
     }
 
     /// Takes the job of a slot out.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Change, transition};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
@@ -11,7 +12,7 @@ use tidewheel_store::{Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, 
 use super::group::{Group, Pointer, PointerSlot, Slot};
 use super::{Answer, Arrival, Committer, Judgements, Request};
 use crate::kv::{Keyspace, Space};
-use crate::place::{JobKey, Place};
+use crate::place::{JobKey, JobTag, Place};
 use crate::shared::{locate, read_error};
 use crate::view::Known;
 use crate::{checkpoints, keys, pointers};
@@ -20,6 +21,8 @@ use crate::{checkpoints, keys, pointers};
 /// device a tenth of it.
 const RESERVE_BYTES: u64 = 256 * 1024 * 1024;
 const RESERVE_SHARE: u64 = 10;
+/// No slot has this number.
+const UNKNOWN: usize = usize::MAX;
 
 impl Committer {
     /// Judges one request into the group; one that fails is answered at once.
@@ -83,12 +86,13 @@ impl Committer {
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
         self.check_room()?;
+        group.reserve(arrivals.len());
         for arrival in arrivals.iter().filter(|arrival| arrival.fresh) {
-            if group.find(&arrival.key).is_none() {
+            if group.find(arrival.key.tag()).is_none() {
                 group.add(Slot::absent(arrival.key.clone()));
             }
         }
-        let slots = self.load(group, arrivals.iter().map(|arrival| &arrival.key))?;
+        let slots = self.load(group, arrivals.iter().map(|arrival| (&arrival.key.tenant, arrival.key.id)))?;
         for arrival in &arrivals {
             if let Some(claim) = &arrival.claim {
                 self.load_pointer(group, now, &arrival.key.tenant, &claim.key)?;
@@ -119,9 +123,8 @@ impl Committer {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Err(Error::Fenced);
         }
-        let keys: Vec<_> =
-            orders.iter().map(|order| JobKey { id: order.id, tenant: order.tenant.clone() }).collect();
-        let slots = self.load(group, keys.iter())?;
+        group.reserve(orders.len());
+        let slots = self.load(group, orders.iter().map(|order| (&order.tenant, order.id)))?;
         let mut answers = Vec::with_capacity(orders.len());
         for (order, slot) in orders.iter().zip(slots) {
             let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
@@ -137,34 +140,46 @@ impl Committer {
     pub(super) fn load<'k>(
         &self,
         group: &mut Group,
-        keys: impl Iterator<Item = &'k JobKey> + Clone,
+        jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
     ) -> Result<Vec<usize>, Error> {
         let mut on_disk = Vec::new();
-        let mut known = Vec::new();
-        let unknown = keys.clone().filter(|key| group.find(key).is_none());
-        self.shared.view.look_up(unknown, |key, found| match found {
-            Known::UnderWay(under_way) => known.push(Slot::under_way(key.clone(), under_way)),
-            Known::Waiting(job) => known.push(Slot::stored(key.clone(), job)),
-            Known::Nothing => on_disk.push(key),
+        let tagged = jobs.clone().map(|(tenant, id)| (JobTag::new(tenant, id), (tenant, id)));
+        let mut slots: Vec<_> = tagged.clone().map(|(tag, _)| group.find(tag).unwrap_or(UNKNOWN)).collect();
+        let unknown = tagged.zip(&mut slots).filter(|(_, slot)| **slot == UNKNOWN);
+        let unknown = unknown.map(|((tag, whose), slot)| (tag, (tag, whose, slot)));
+        self.shared.view.look_up(unknown, |(tag, (tenant, id), slot), found| {
+            // Asked for twice in one go.
+            if let Some(known) = group.find(tag) {
+                *slot = known;
+                return;
+            }
+            let key = JobKey { id, tenant: tenant.clone() };
+            match found {
+                Known::UnderWay(under_way) => *slot = group.add(Slot::under_way(key, under_way)),
+                Known::Waiting(job) => *slot = group.add(Slot::stored(key, job)),
+                Known::Nothing => on_disk.push((key, slot)),
+            }
         });
         let days = self.shared.days();
-        for key in on_disk {
-            let job = locate(|keyspace, key| self.kv.get(keyspace, key), self.shared.shards, &days, key)?;
-            known.push(job.map_or_else(|| Slot::absent(key.clone()), |job| Slot::stored(key.clone(), job)));
-        }
-        for slot in known {
-            if group.find(&slot.key).is_none() {
-                group.add(slot);
+        for (key, slot) in on_disk {
+            if let Some(known) = group.find(key.tag()) {
+                *slot = known;
+                continue;
             }
+            let job = locate(|keyspace, key| self.kv.get(keyspace, key), self.shared.shards, &days, &key)?;
+            *slot = group.add(match job {
+                Some(job) => Slot::stored(key, Arc::new(job)),
+                None => Slot::absent(key),
+            });
         }
-        Ok(keys.map(|key| group.find(key).unwrap_or(usize::MAX)).collect())
+        Ok(slots)
     }
 
     /// Makes sure the group knows this job as it is; says which slot is its own.
-    pub(super) fn load_one(&self, group: &mut Group, key: &JobKey) -> Result<usize, Error> {
-        match group.find(key) {
+    pub(super) fn load_one(&self, group: &mut Group, tenant: &Tenant, id: JobId) -> Result<usize, Error> {
+        match group.find(JobTag::new(tenant, id)) {
             Some(slot) => Ok(slot),
-            None => Ok(self.load(group, std::iter::once(key))?.first().copied().unwrap_or(usize::MAX)),
+            None => Ok(self.load(group, std::iter::once((tenant, id)))?.first().copied().unwrap_or(UNKNOWN)),
         }
     }
 
@@ -236,7 +251,7 @@ fn take_in(
     group.bytes += record.len() + 64;
     if let Some(slot) = group.slots.get_mut(at) {
         slot.rest = Some(Some((Place::of(&job), record)));
-        slot.job = Some(job);
+        slot.job = Some(Arc::new(job));
     }
     undo.push(Undo { slot: at, pointer: pointer_before });
     Submitted::New
@@ -258,12 +273,13 @@ fn obey(group: &mut Group, now: Timestamp, order: &Order, at: usize) -> Result<A
     let job = slot.job.as_ref().ok_or(Refusal::NotFound)?;
     match transition(job, &order.command, now)? {
         Change::To(next) => {
-            group.put(at, next.clone());
+            let next = Arc::new(next);
+            group.put(at, Arc::clone(&next));
             Ok(Applied { job: next, changed: true, others: Vec::new() })
         }
-        Change::Nothing => Ok(Applied { job: job.clone(), changed: false, others: Vec::new() }),
+        Change::Nothing => Ok(Applied { job: Arc::clone(job), changed: false, others: Vec::new() }),
         Change::Gone => {
-            let job = job.clone();
+            let job = Arc::clone(job);
             group.remove(at);
             Ok(Applied { job, changed: true, others: Vec::new() })
         }

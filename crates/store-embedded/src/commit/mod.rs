@@ -30,8 +30,7 @@ use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
 use crate::place::JobKey;
 use crate::shared::Shared;
-use group::Group;
-pub(crate) use group::Pointer;
+pub(crate) use group::{Group, Pointer};
 pub(crate) use known::Known;
 pub(crate) use scheduling::{Edits, decode_calendar, decode_holder};
 
@@ -96,6 +95,8 @@ pub(crate) struct Committer {
     pub(crate) durability: Durability,
     pub(crate) on_commit: Option<OnCommit>,
     pub(crate) epoch: u64,
+    /// The last group, emptied: its room is worth keeping.
+    pub(crate) spare: Group,
     /// The number of the next record in `claims`.
     pub(crate) next_claim: u64,
     /// Attempts still under way, by record in `claims`.
@@ -137,7 +138,7 @@ impl Committer {
 
     /// Serves `first` and all that wait behind it, up to one that cannot share a commit, which is handed back.
     fn serve_group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let mut group = Group::default();
+        let mut group = std::mem::take(&mut self.spare);
         let mut next = Some(first);
         while let Some(request) = next.take() {
             if matches!(request, Request::Close { .. } | Request::DropHistory { .. }) {
@@ -149,7 +150,9 @@ impl Committer {
                 next = requests.try_recv().ok();
             }
         }
-        self.commit_group(group);
+        self.commit_group(&mut group);
+        group.clear();
+        self.spare = group;
         next
     }
 

@@ -15,7 +15,7 @@ use tidewheel_store::{
 use super::Committer;
 use super::group::{Group, Pointer, PointerSlot, Slot};
 use crate::kv::{Day, Keyspace};
-use crate::place::{JobKey, ScheduleKey};
+use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::record::Unreadable;
 use crate::schedule_record::Stored;
 use crate::shared::{read_error, unreadable};
@@ -116,23 +116,22 @@ impl Desk<'_> {
     /// Takes one order's changes into the group.
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
         for change in &changes.jobs {
-            let key = JobKey { id: change.id(), tenant: tenant.clone() };
+            let id = change.id();
             match change {
-                JobChange::New(_) if self.group.find(&key).is_none() => {
-                    self.group.add(Slot::absent(key));
+                JobChange::New(_) if self.group.find(JobTag::new(tenant, id)).is_none() => {
+                    self.group.add(Slot::absent(JobKey { id, tenant: tenant.clone() }));
                 }
                 JobChange::New(_) => {}
                 JobChange::Put(_) | JobChange::Removed(_) => {
-                    self.committer.load_one(self.group, &key)?;
+                    self.committer.load_one(self.group, tenant, id)?;
                 }
             }
         }
         // Nothing fails from here on.
         for change in changes.jobs {
-            let key = JobKey { id: change.id(), tenant: tenant.clone() };
-            let Some(slot) = self.group.find(&key) else { continue };
+            let Some(slot) = self.group.find(JobTag::new(tenant, change.id())) else { continue };
             match change {
-                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, job),
+                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, Arc::new(job)),
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
@@ -173,9 +172,8 @@ fn creation_key(key: &str) -> Arc<str> {
 
 impl Books for Desk<'_> {
     fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
-        let key = JobKey { id, tenant: tenant.clone() };
-        let slot = self.committer.load_one(self.group, &key)?;
-        Ok(self.group.slots.get(slot).and_then(|slot| slot.job.clone()))
+        let slot = self.committer.load_one(self.group, tenant, id)?;
+        Ok(self.group.slots.get(slot).and_then(|slot| slot.job.as_deref().cloned()))
     }
 
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {

@@ -31,7 +31,7 @@ struct Plan {
 
 impl Committer {
     /// Writes the group and gives its answers.
-    pub(super) fn commit_group(&mut self, mut group: Group) {
+    pub(super) fn commit_group(&mut self, group: &mut Group) {
         let answers = std::mem::take(&mut group.answers);
         let jobs = group.slots.len();
         let outcome = self.plan(group).and_then(|plan| self.carry_out(plan, answers.len(), jobs));
@@ -40,13 +40,15 @@ impl Committer {
         }
     }
 
-    fn plan(&mut self, mut group: Group) -> Result<Plan, Error> {
+    fn plan(&mut self, group: &mut Group) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        for slot in std::mem::take(&mut group.slots) {
+        // A job that ends is two writes.
+        plan.batch.0.reserve(2 * group.slots.len());
+        for slot in group.slots.drain(..) {
             self.plan_job(&mut plan, slot)?;
         }
         self.plan_claims(&mut plan);
-        self.plan_pointers(&mut plan, &mut group)?;
+        self.plan_pointers(&mut plan, group)?;
         // Within a batch no key may occur twice: the last one counts.
         let mut meta = std::mem::take(&mut group.meta);
         meta.reverse();
@@ -60,7 +62,8 @@ impl Committer {
             self.ready_ledger(day)?;
         }
         plan.schedules_changed = group.plans.changed();
-        plan.schedules = group.plans.write(&mut plan.batch, &mut self.known, self.next_entry);
+        plan.schedules =
+            std::mem::take(&mut group.plans).write(&mut plan.batch, &mut self.known, self.next_entry);
         self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
         Ok(plan)
     }
@@ -70,6 +73,7 @@ impl Committer {
         let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
         let with_day = |(state, place): (_, Place)| (state, place.day());
         plan.counts.moved(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
+        let mut is_changed = false;
         if let Some(rest) = slot.rest.take() {
             if let Some((Place::History(day), _)) = &rest {
                 self.ready_history(*day, Bucket::of(slot.key.id.run_at()))?;
@@ -79,7 +83,7 @@ impl Committer {
             let new = plan.batch.0.iter().skip(first);
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
             plan.armed.extend(armed.map(|write| write.key.clone()));
-            plan.published.changed.push(slot.key.clone());
+            is_changed = true;
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));
@@ -89,8 +93,12 @@ impl Committer {
                 plan.batch.delete(Keyspace::Leases, slot.key.natural(shards));
             }
             if now.is_none() {
-                plan.published.ended.push(slot.key.clone());
+                plan.published.ended.push(slot.key.tag());
+                is_changed = false;
             }
+        }
+        if is_changed {
+            plan.published.changed.push(slot.key.tag());
         }
         let Some(job) = slot.job.filter(|job| job.status.running.is_some()) else { return Ok(()) };
         if let Some(lease) = Lease::of(&job).filter(|_| slot.lease_changed) {
@@ -105,7 +113,7 @@ impl Committer {
             }
         };
         let has_lease = had_lease || slot.lease_changed;
-        plan.published.running.push((slot.key, UnderWay { job, claim, has_lease }));
+        plan.published.running.push((slot.key.tag(), UnderWay { job, claim, has_lease }));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! and are stepped over.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewheel_core::job::Job;
@@ -14,7 +15,7 @@ use crate::gaps::Step;
 use crate::keys::{self, Parsed};
 use crate::kv::{Direction, Keyspace, KvError};
 use crate::place::JobKey;
-use crate::record;
+use crate::record::{self, Decoder};
 use crate::shared::{read_error, unreadable};
 use crate::stopwatch::Stopwatch;
 
@@ -101,6 +102,8 @@ impl Reader<'_> {
         let end = keys::after_prefix(prefix);
         let mut page = DuePage::default();
         let mut bytes = 0_usize;
+        let mut last = due.after;
+        let mut decoder = Decoder::new(&due.tenant);
         self.walk(&start, &end, |parsed, value| {
             if parsed.at > due.until || page.jobs.len() >= due.count_max {
                 if self.is_under_way(&parsed, value)? {
@@ -109,41 +112,44 @@ impl Reader<'_> {
                 if parsed.at > due.until {
                     page.next_at = Some(parsed.at);
                 } else {
-                    page.resume = page.jobs.last().map(Job::position).or(due.after);
+                    page.resume = last;
                 }
                 return Ok(ControlFlow::Break(()));
             }
-            let Some(job) = self.waiting_job(&due.tenant, &parsed, value)? else {
-                return Ok(ControlFlow::Continue(()));
-            };
+            let job = self.waiting_job(&due.tenant, &mut decoder, &parsed, value)?;
             bytes = bytes.saturating_add(job.size_bytes());
-            if let Some(last) = page.jobs.last().filter(|_| bytes > due.bytes_max) {
-                page.resume = Some(last.position());
+            if bytes > due.bytes_max && !page.jobs.is_empty() {
+                page.resume = last;
                 return Ok(ControlFlow::Break(()));
             }
-            page.jobs.push(job);
+            last = Some(job.position());
+            page.jobs.push(Arc::new(job));
             Ok(ControlFlow::Continue(()))
         })?;
-        self.reading.remember(&page.jobs);
+        self.reading.keep_waiting(&mut page.jobs);
         Ok(page)
     }
 
-    /// The job an entry of `waiting` stands for, unless it is running.
-    fn waiting_job(&self, tenant: &Tenant, parsed: &Parsed<'_>, value: &[u8]) -> Result<Option<Job>, Error> {
+    /// The job an entry of `waiting` stands for, which may be running.
+    fn waiting_job(
+        &self,
+        tenant: &Tenant,
+        decoder: &mut Decoder<'_>,
+        parsed: &Parsed<'_>,
+        value: &[u8],
+    ) -> Result<Job, Error> {
+        if !parsed.is_timer {
+            return decoder.decode(parsed.id, value).map_err(unreadable);
+        }
         let key = JobKey { id: parsed.id, tenant: tenant.clone() };
-        let job = if parsed.is_timer {
-            let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
-            record::decode(tenant, key.id, &bytes).map_err(unreadable)?
-        } else {
-            record::decode(tenant, key.id, value).map_err(unreadable)?
-        };
-        Ok((!self.reading.is_under_way(&key, job.status.attempt)).then_some(job))
+        let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
+        decoder.decode(key.id, &bytes).map_err(unreadable)
     }
 
     fn is_under_way(&self, parsed: &Parsed<'_>, value: &[u8]) -> Result<bool, Error> {
         let key = JobKey { id: parsed.id, tenant: named(parsed)? };
         // Most jobs are not running, and their record need not be read to know it.
-        if !self.reading.is_under_way(&key, 0) {
+        if !self.reading.is_under_way(key.tag(), 0) {
             return Ok(false);
         }
         let attempt = if parsed.is_timer {
@@ -152,7 +158,7 @@ impl Reader<'_> {
         } else {
             record::attempt_of(&key.tenant, key.id, value)
         };
-        Ok(self.reading.is_under_way(&key, attempt.map_err(unreadable)?))
+        Ok(self.reading.is_under_way(key.tag(), attempt.map_err(unreadable)?))
     }
 
     fn parked(&self, key: &JobKey) -> Result<Option<bytes::Bytes>, Error> {

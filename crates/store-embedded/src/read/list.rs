@@ -5,7 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, State};
+use tidewheel_core::job::State;
 use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
@@ -16,7 +16,7 @@ use super::Reader;
 use super::due::bad_key;
 use crate::keys;
 use crate::kv::{Direction, Keyspace};
-use crate::place::JobKey;
+use crate::place::JobTag;
 use crate::record;
 use crate::shared::{read_error, unreadable};
 
@@ -98,16 +98,11 @@ impl Reader<'_> {
 
     fn add(&self, page: &mut Page, query: &ListQuery, id: JobId, bytes: &[u8]) -> Result<(), Error> {
         let job = record::decode(&query.tenant, id, bytes).map_err(unreadable)?;
-        let key = JobKey { id, tenant: query.tenant.clone() };
-        let job = self.running_or(&key, job);
+        let job = self.running_or(JobTag::new(&query.tenant, id), job);
         if query.filter.matches(&job) {
             page.jobs.push(job);
         }
         Ok(())
-    }
-
-    fn running_or(&self, key: &JobKey, job: Job) -> Job {
-        self.reading.under_way(key, job.status.attempt).unwrap_or(job)
     }
 
     /// The keyspaces in which jobs of wanted states can lie.

@@ -17,7 +17,7 @@ use tidewheel_store::{Checkpoint, Error};
 
 use crate::kv::{Keyspace, Kv, Snapshot};
 use crate::open::scan_prefix;
-use crate::place::JobKey;
+use crate::place::{JobKey, JobTag};
 use crate::shared::{Days, Shared, locate, read_error};
 use crate::view::Reading;
 use crate::{checkpoints, keys, pointers};
@@ -47,7 +47,12 @@ impl<'a> Reader<'a> {
 
     fn get_one(&self, key: JobKey) -> Result<Option<Job>, Error> {
         let stored = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
-        Ok(stored.map(|job| self.reading.under_way(&key, job.status.attempt).unwrap_or(job)))
+        Ok(stored.map(|job| self.running_or(key.tag(), job)))
+    }
+
+    /// The job as it is running, if it is, or else as it was read.
+    fn running_or(&self, tag: JobTag, job: Job) -> Job {
+        self.reading.under_way(tag, job.status.attempt).map_or(job, Arc::unwrap_or_clone)
     }
 
     pub(crate) fn find_key(

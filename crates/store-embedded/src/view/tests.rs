@@ -6,41 +6,41 @@ use crate::bare::sample;
 fn running(job: &Job) -> UnderWay {
     let claim = Command::Claim { epoch: 1, worker: "w".into(), lease_ms: 5_000, detached: false };
     match transition(job, &claim, job.id.run_at()) {
-        Ok(Change::To(job)) => UnderWay { job, claim: 0, has_lease: false },
+        Ok(Change::To(job)) => UnderWay { job: Arc::new(job), claim: 0, has_lease: false },
         other => panic!("{other:?}"),
     }
 }
 
 fn started(job: &Job) -> Published {
-    Published { running: vec![(JobKey::of(job), running(job))], ..Published::default() }
+    Published { running: vec![(JobTag::of(job), running(job))], ..Published::default() }
 }
 
 fn ended(job: &Job) -> Published {
-    let key = JobKey::of(job);
-    Published { ended: vec![key.clone()], changed: vec![key], ..Published::default() }
+    let key = JobTag::of(job);
+    Published { ended: vec![key], ..Published::default() }
 }
 
 fn known(view: &View, job: &Job) -> Known {
-    let key = JobKey::of(job);
+    let key = JobTag::of(job);
     let mut found = Known::Nothing;
-    view.look_up(std::iter::once(&key), |_, known| found = known);
+    view.look_up(std::iter::once((key, ())), |(), known| found = known);
     found
 }
 
 #[test]
 fn a_reader_that_began_before_an_attempt_ended_still_knows_of_it() {
     let (view, job) = (View::default(), sample(1, 8));
-    let key = JobKey::of(&job);
+    let key = JobTag::of(&job);
     view.publish(started(&job));
     let old = view.begin();
     view.publish(ended(&job));
     let new = view.begin();
-    assert!(old.is_under_way(&key, 0), "its snapshot may still show the job waiting");
+    assert!(old.is_under_way(key, 0), "its snapshot may still show the job waiting");
     assert!(view.running().is_empty());
     assert!(matches!(known(&view, &job), Known::Nothing));
     drop(old);
     view.publish(Published::default());
-    assert!(!new.is_under_way(&key, 0));
+    assert!(!new.is_under_way(key, 0));
     drop(new);
     assert!(!view.is_read());
 }
@@ -48,11 +48,11 @@ fn a_reader_that_began_before_an_attempt_ended_still_knows_of_it() {
 #[test]
 fn an_attempt_holds_only_for_older_records() {
     let (view, job) = (View::default(), sample(1, 8));
-    let key = JobKey::of(&job);
+    let key = JobTag::of(&job);
     view.publish(started(&job));
     let reading = view.begin();
-    assert!(reading.is_under_way(&key, 0));
-    assert!(!reading.is_under_way(&key, 1), "the record knows how that attempt ended");
+    assert!(reading.is_under_way(key, 0));
+    assert!(!reading.is_under_way(key, 1), "the record knows how that attempt ended");
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn what_changed_since_it_was_read_is_not_remembered() {
     let view = View::default();
     let (fresh, stale) = (sample(1, 8), sample(2, 8));
     let reading = view.begin();
-    view.publish(Published { changed: vec![JobKey::of(&stale)], ..Published::default() });
-    reading.remember(&[fresh.clone(), stale.clone()]);
+    view.publish(Published { changed: vec![JobTag::of(&stale)], ..Published::default() });
+    reading.keep_waiting(&mut vec![Arc::new(fresh.clone()), Arc::new(stale.clone())]);
     assert!(matches!(known(&view, &fresh), Known::Waiting(_)));
     assert!(matches!(known(&view, &stale), Known::Nothing));
-    view.publish(Published { changed: vec![JobKey::of(&fresh)], ..Published::default() });
+    view.publish(Published { changed: vec![JobTag::of(&fresh)], ..Published::default() });
     assert!(matches!(known(&view, &fresh), Known::Nothing), "forgotten when it changes");
 }
 
@@ -73,9 +73,9 @@ fn what_is_remembered_is_bounded() {
     let view = View::default();
     let count = RECENT_BYTES_MAX / sample(0, 60_000).size_bytes();
     for n in 0..u64::try_from(count).unwrap() + 50 {
-        view.begin().remember(&[sample(n, 60_000)]);
+        view.begin().keep_waiting(&mut vec![Arc::new(sample(n, 60_000))]);
     }
     let inner = view.lock();
     assert!(inner.recent_bytes <= RECENT_BYTES_MAX);
-    assert!(inner.recent.len() <= count);
+    assert!(inner.recent_count <= count && inner.jobs.len() == inner.recent_count);
 }

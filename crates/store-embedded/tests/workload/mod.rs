@@ -236,7 +236,7 @@ async fn due_all(store: &dyn Store, tenant: &Tenant) -> BTreeMap<(Timestamp, Job
                 bytes_max: usize::MAX,
             };
             let page = store.due(due).await.unwrap();
-            jobs.extend(page.jobs.into_iter().map(|job| ((job.status.due_at, job.id), job)));
+            jobs.extend(page.jobs.into_iter().map(|job| ((job.status.due_at, job.id), Job::clone(&job))));
             after = page.resume;
             if after.is_none() {
                 break;

@@ -93,7 +93,7 @@ pub async fn an_outcome_reported_again_changes_nothing(home: &dyn Home) {
     trial.pass(5_000);
     let answer = trial.try_order(&running, succeeding(&running)).await.expect("granted");
     assert!(!answer.changed);
-    assert_eq!(answer.job, done);
+    assert_eq!(*answer.job, done);
     trial.holds(&done).await;
 
     let running = trial.add_running(&acme).await;

@@ -138,7 +138,7 @@ impl<'a> Trial<'a> {
     pub(super) async fn order(&self, job: &Job, command: Command) -> Job {
         let applied = self.try_order(job, command).await.expect("the order is granted");
         assert!(applied.changed, "the order changes the job");
-        applied.job
+        Job::clone(&applied.job)
     }
 
     pub(super) async fn claim(&self, job: &Job) -> Job {

@@ -1,5 +1,7 @@
 //! Orders for jobs. A claim of an occurrence moves its schedule on; the end of a job may set another free.
 
+use std::sync::Arc;
+
 use tidewheel_core::job::{Change, Command, Job, Rejection, transition};
 use tidewheel_core::limits::HELD_RECHECK_MS;
 use tidewheel_core::schedule::{
@@ -59,11 +61,11 @@ pub fn obey(
     if next.status.state.is_finished() && !job.status.state.is_finished() {
         finish(books, now, &next, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job: next, changed: true, others }), changes))
+    Ok((Ok(Applied { job: Arc::new(next), changed: true, others }), changes))
 }
 
 fn applied(job: Job, changed: bool) -> Applied {
-    Applied { job, changed, others: Vec::new() }
+    Applied { job: Arc::new(job), changed, others: Vec::new() }
 }
 
 /// The schedule a job came from; none for an id that no schedule has.
@@ -130,7 +132,7 @@ fn carry_out(
     if job.status.state.is_finished() {
         finish(books, now, &job, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job, changed: true, others }), changes))
+    Ok((Ok(Applied { job: Arc::new(job), changed: true, others }), changes))
 }
 
 /// A job has ended: moves its schedule's chain on, or sets an occurrence free that waited for it.

@@ -271,7 +271,7 @@ impl Tables {
                 page.resume = Some(last.position());
                 break;
             }
-            page.jobs.push(job.clone());
+            page.jobs.push(Arc::new(job.clone()));
         }
         page
     }

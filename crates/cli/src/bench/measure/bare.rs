@@ -1,5 +1,7 @@
 //! The storage engine doing the writes a server does, without the server: what the rest is measured against.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use tidewheel_store_embedded::bare;
 
@@ -9,24 +11,29 @@ use crate::bench::jobs::PAYLOAD_BYTES;
 use crate::bench::plan::BATCH_COUNT;
 
 const FOLDER: &str = "bare";
+const DRAIN_FOLDER: &str = "bare-drain";
 const SYNC: bool = true;
 
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let (count, folder) = (bench.plan.sink_jobs, bench.scratch.folder(FOLDER));
+    let (count, time) = (bench.plan.sink_jobs, bench.plan.rate_time);
+    let (folder, drained) = (bench.scratch.folder(FOLDER), bench.scratch.folder(DRAIN_FOLDER));
     let progress = bench.progress.clone();
     let measured = tokio::task::spawn_blocking(move || {
+        // As long as submissions are measured, and as many as the server drains: the engine slows down as it fills.
         progress.say("the bare engine, writing jobs");
         let meter = Meter::start()?;
-        let ingest = bare::ingest(&folder, count, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
-        let ingest = meter.stop(count)?.taking(ingest.elapsed);
-        progress.say("the bare engine, draining them");
+        let ingest = bare::ingest(&folder, (u64::MAX, time), BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let ingest = meter.stop(ingest.jobs)?.taking(ingest.elapsed);
+        progress.say("the bare engine, draining jobs");
+        bare::ingest(&drained, (count, Duration::MAX), BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
         let meter = Meter::start()?;
-        let drain = bare::drain(&folder, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let drain = bare::drain(&drained, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
         let drain = meter.stop(drain.jobs)?.taking(drain.elapsed);
         anyhow::Ok((ingest, drain))
     });
     let (ingest, drain) = measured.await.context("the bare engine was cut short")??;
     bench.scratch.clear(FOLDER);
+    bench.scratch.clear(DRAIN_FOLDER);
     Ok(vec![
         Figure::rate("bare.ingest", format!("bare engine: write jobs, {BATCH_COUNT} a sync"), ingest),
         Figure::rate("bare.drain", "bare engine: read, claim and end jobs", drain),

@@ -116,7 +116,13 @@ impl Ready {
     }
 
     /// Offers a waiting job. `may_wait` is whether the caller can come back with it shortly.
-    pub(super) fn offer(&mut self, job: Job, now: Timestamp, horizon: Timestamp, may_wait: bool) -> Offer {
+    pub(super) fn offer(
+        &mut self,
+        job: Arc<Job>,
+        now: Timestamp,
+        horizon: Timestamp,
+        may_wait: bool,
+    ) -> Offer {
         let at = job.status.due_at;
         match self.held.get(&job.id).map(|held| (held.stage, held.due_at)) {
             // A stale read: the store has the last word when the claim is written.
@@ -129,14 +135,14 @@ impl Ready {
             return Offer::Later;
         }
         if at <= now {
-            return self.enter_lane(Arc::new(job), now, may_wait, false);
+            return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
             return Offer::NoRoom;
         }
         let bytes = job.size_bytes();
         self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
-        self.wheel.insert(at.as_ms(), Arc::new(job));
+        self.wheel.insert(at.as_ms(), job);
         Offer::Held
     }
 

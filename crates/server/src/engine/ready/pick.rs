@@ -13,7 +13,7 @@ use super::refill::Overflow;
 use super::{Ready, Stage};
 
 /// Where a taker's jobs go.
-pub(in crate::engine) type TakeReply = oneshot::Sender<Vec<Job>>;
+pub(in crate::engine) type TakeReply = oneshot::Sender<Vec<Arc<Job>>>;
 
 /// Somebody waiting for jobs of a queue.
 #[derive(Debug)]

@@ -84,7 +84,7 @@ impl Ready {
     pub(in crate::engine) fn refill(
         &mut self,
         refill: &Refill,
-        jobs: Vec<Job>,
+        jobs: Vec<Arc<Job>>,
         resume: Option<Position>,
         now: Timestamp,
     ) {
@@ -97,7 +97,7 @@ impl Ready {
                 continue;
             }
             let at = job.status.due_at;
-            if self.enter_lane(Arc::new(job), now, false, true) == Offer::NoRoom {
+            if self.enter_lane(job, now, false, true) == Offer::NoRoom {
                 stopped = Some(at);
                 break;
             }

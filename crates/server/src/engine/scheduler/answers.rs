@@ -81,7 +81,7 @@ impl Scheduler {
                 }
                 Granted::Running(job) => {
                     // Called off meanwhile; but it may have been asked for again since, and claimed as such.
-                    let (tenant, id, token) = (job.tenant, job.id, job.status.token);
+                    let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
                     self.reports.send(Report { tenant, id, command: Command::Release { token } });
                 }
                 Granted::Ended(job) => {
@@ -105,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn hand_over(&mut self, taker: Taker, running: Vec<Job>) {
+    pub(super) fn hand_over(&mut self, taker: Taker, running: Vec<Arc<Job>>) {
         if running.is_empty() {
             let queue = Arc::clone(&taker.queue);
             self.ready.add_taker(&queue, taker);
@@ -114,13 +114,17 @@ impl Scheduler {
         // The taker is gone: hand the jobs back, for the next one.
         for job in taker.reply.send(running).err().into_iter().flatten() {
             let token = job.status.token;
-            self.reports.send(Report { tenant: job.tenant, id: job.id, command: Command::Release { token } });
+            self.reports.send(Report {
+                tenant: job.tenant.clone(),
+                id: job.id,
+                command: Command::Release { token },
+            });
         }
     }
 
     pub(super) fn reported(
         &mut self,
-        jobs: Vec<Job>,
+        jobs: Vec<Arc<Job>>,
         refused: Vec<(Tenant, JobId, Option<Token>)>,
         now: Timestamp,
     ) {

@@ -30,11 +30,11 @@ use crate::engine::{Shared, Take, Whereabouts, is_waiting, named, outcomes, rech
 /// What the scheduler hears of.
 pub(in crate::engine) enum Message {
     /// Jobs were stored that are near.
-    Waiting(Vec<Job>),
+    Waiting(Vec<Arc<Job>>),
     /// Jobs were changed from outside.
-    Changed { jobs: Vec<Job>, done: oneshot::Sender<()> },
+    Changed { jobs: Vec<Arc<Job>>, done: oneshot::Sender<()> },
     /// Reports were written: the jobs as they are now, and those whose report was refused.
-    Reported { jobs: Vec<Job>, refused: Vec<(Tenant, JobId, Option<Token>)> },
+    Reported { jobs: Vec<Arc<Job>>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
     Listed(Vec<(Tenant, Timestamp)>),
     /// A listing came to its end.
@@ -397,7 +397,7 @@ impl Scheduler {
     }
 
     /// A job waits for its time: into memory if that is near, else make sure it will be read.
-    fn take_in(&mut self, job: Job, now: Timestamp) {
+    fn take_in(&mut self, job: Arc<Job>, now: Timestamp) {
         let (tenant, at) = (job.tenant.clone(), job.status.due_at);
         match self.ready.offer(job, now, self.horizon(now), false) {
             Offer::Held | Offer::Overflowed => {}
@@ -414,7 +414,7 @@ impl Scheduler {
         self.leases.token(&job.id).is_some_and(|held| held > job.status.token)
     }
 
-    fn changed(&mut self, job: Job, now: Timestamp) {
+    fn changed(&mut self, job: Arc<Job>, now: Timestamp) {
         if self.is_outdated(&job) {
             return;
         }
