@@ -4,6 +4,8 @@
 //! The splitter finds where items end and leaves judging them to their reader: what is not valid JSON is either
 //! refused here or inside an item.
 
+use memchr::memchr2;
+
 /// The field that may wrap the array, unless another is named.
 const WRAPPER_DEFAULT: &str = "\"jobs\"";
 
@@ -244,25 +246,25 @@ impl Splitter {
 
     /// Where the item ends: at a comma or bracket that is not the item's own.
     fn item_end(&mut self, bytes: &[u8]) -> Option<usize> {
-        for (index, byte) in bytes.iter().enumerate() {
-            if self.in_text {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.in_text = false,
-                    _ => {}
-                }
-                continue;
+        let mut rest = bytes;
+        loop {
+            // Texts are most of what is sent, and little in them matters here.
+            if self.in_text && !self.escaped {
+                rest = rest.get(memchr2(b'"', b'\\', rest)?..)?;
             }
+            let (byte, after) = rest.split_first()?;
             match byte {
-                b'"' => self.in_text = true,
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = self.in_text,
+                b'"' => self.in_text = !self.in_text,
+                _ if self.in_text => {}
                 b'{' | b'[' => self.depth += 1,
-                b',' | b'}' | b']' if self.depth == 0 => return Some(index),
+                b',' | b'}' | b']' if self.depth == 0 => return Some(bytes.len() - rest.len()),
                 b'}' | b']' => self.depth -= 1,
                 _ => {}
             }
+            rest = after;
         }
-        None
     }
 
     fn line<'a>(&mut self, bytes: &'a [u8], each: &mut impl FnMut(&[u8])) -> Result<&'a [u8], SplitFault> {

@@ -9,12 +9,13 @@ use super::process;
 use super::stopwatch::Stopwatch;
 
 /// Which figure is told as a part of which other.
-const RATIOS: [(&str, &str); 5] = [
+const RATIOS: [(&str, &str); 6] = [
     ("submit.batch", "bare.ingest"),
     ("submit.single", "submit.single.no_sync"),
     ("drain.sink", "bare.drain"),
     ("waiting.submit.batch", "submit.batch"),
     ("waiting.drain.sink", "drain.sink"),
+    ("schedules.herd", "drain.sink"),
 ];
 
 /// One number.

@@ -39,7 +39,7 @@ const fn scatter(seed: u64) -> u64 {
 }
 
 /// A JSON payload of exactly [`PAYLOAD_BYTES`].
-fn payload() -> String {
+pub(super) fn payload() -> String {
     const AROUND: usize = r#"{"data":""}"#.len();
     let mut digits = String::with_capacity(PAYLOAD_BYTES);
     while digits.len() < PAYLOAD_BYTES - AROUND {

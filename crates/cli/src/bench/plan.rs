@@ -30,6 +30,10 @@ pub(super) struct Plan {
     pub(super) herd_jobs: u64,
     /// How far ahead that instant is: the jobs must be stored by then.
     pub(super) herd_ahead_ms: i64,
+    /// Schedules made in batches.
+    pub(super) schedules: u64,
+    /// Schedules that fire at one instant.
+    pub(super) herd_schedules: u64,
     /// Jobs submitted one after another to an idle server.
     pub(super) latency_jobs: u64,
     /// Jobs spread over `lag_spread_ms`.
@@ -56,6 +60,8 @@ impl Plan {
             target_jobs: 100_000 / scale,
             herd_jobs: 50_000,
             herd_ahead_ms: if quick { 6_000 } else { 10_000 },
+            schedules: 1_000_000 / scale,
+            herd_schedules: 200_000 / scale,
             latency_jobs: 1_000 / scale,
             lag_jobs: if quick { 10_000 } else { 30_000 },
             lag_spread_ms: if quick { 10_000 } else { 30_000 },

@@ -133,6 +133,11 @@ impl Subject {
         request("POST", "/v1/jobs/batch", &self.host, body)
     }
 
+    /// A creation of many schedules, ready to be sent.
+    pub(super) fn create_schedules(&self, body: &str) -> Vec<u8> {
+        request("POST", "/v1/schedules/batch", &self.host, body)
+    }
+
     /// The engine of our own server.
     pub(super) fn engine(&self) -> anyhow::Result<&Engine> {
         self.own.as_ref().map(Node::engine).context("only a server of our own can be looked into")

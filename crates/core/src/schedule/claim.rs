@@ -79,8 +79,12 @@ pub fn on_claim(
         return Some(pass_over(schedule, job, &next, Reason::Overlap, calendar, now));
     }
     let mut job = job.clone();
-    if let Some(occurrence) = &mut Arc::make_mut(&mut job.spec).occurrence {
-        occurrence.catch_up = next.catch_up || is_late;
+    let catch_up = next.catch_up || is_late;
+    // Changing what was asked for copies all of it, and it is as it should be nearly always.
+    if job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up != catch_up)
+        && let Some(occurrence) = &mut Arc::make_mut(&mut job.spec).occurrence
+    {
+        occurrence.catch_up = catch_up;
     }
     Some(fire(schedule, job, &next, running, calendar, now))
 }

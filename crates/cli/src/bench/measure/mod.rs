@@ -6,6 +6,7 @@ mod drain_target;
 mod herd;
 mod lag;
 mod latency;
+mod schedules;
 mod submit_batch;
 mod submit_single;
 mod waiting;
@@ -34,14 +35,17 @@ pub(crate) enum Part {
     Lag,
     /// How late jobs start that are all due at one instant.
     Herd,
+    /// Making many schedules, what they cost, and all of them due at one instant.
+    Schedules,
     /// Disk, memory, start-up and speed with many jobs waiting.
     Waiting,
 }
 
 impl Part {
     /// All, in the order they are run: memory is measured first, before the others have used any.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Waiting,
+        Self::Schedules,
         Self::Bare,
         Self::Batch,
         Self::Single,
@@ -73,6 +77,7 @@ impl Part {
             Self::Latency => "latency when idle",
             Self::Lag => "lag of jobs spread over time",
             Self::Herd => "a herd at one instant",
+            Self::Schedules => "recurring schedules",
             Self::Waiting => "many jobs waiting",
         }
     }
@@ -88,6 +93,7 @@ impl Part {
             Self::Latency => Box::pin(latency::measure(bench)).await,
             Self::Lag => Box::pin(lag::measure(bench)).await,
             Self::Herd => Box::pin(herd::measure(bench)).await,
+            Self::Schedules => Box::pin(schedules::measure(bench)).await,
             Self::Waiting => Box::pin(waiting::measure(bench)).await,
         }
     }
