@@ -28,6 +28,7 @@ struct Now {
     climate: Climate,
     down_until_ms: i64,
     poisoned: bool,
+    still: bool,
     calls: u64,
 }
 
@@ -72,6 +73,11 @@ impl Weather {
         *self.lock() = Now { calls, ..Now::default() };
     }
 
+    /// From now on calls take no time at all, so that several of them see one state of things.
+    pub fn stand_still(&self) {
+        self.lock().still = true;
+    }
+
     /// Calls to the store so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -100,6 +106,9 @@ impl Faults for Weather {
     fn before(&self, call: Call) -> Fault {
         let mut now = self.lock();
         now.calls += 1;
+        if now.still {
+            return Fault::default();
+        }
         let (wait_before, wait_after) =
             (self.wait(self.latency_ms(now.climate)), self.wait(self.latency_ms(now.climate)));
         let unavailable = || Error::Unavailable("simulated".to_owned());
