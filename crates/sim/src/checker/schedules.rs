@@ -110,7 +110,10 @@ impl SeenSchedule {
         }
         match (kept, self.timeline.deleted_at) {
             (Some(kept), None) => {
-                self.judge_ledger(kept, &jobs, ledger, &mut faults);
+                self.judge_ledger(kept, &jobs, ledger.ended_at, &mut faults);
+                if !is_set_back {
+                    judge_decisions(&kept.entries, &mut faults);
+                }
                 judge_chain(&kept.schedule, &jobs, ledger.ended_at, &mut faults);
             }
             (None, None) => faults.push((Promise::NothingLost, None, "the schedule is gone".to_owned())),
@@ -162,14 +165,14 @@ impl SeenSchedule {
         &self,
         kept: &KeptSchedule,
         jobs: &[(&Job, &Occurrence, Origin)],
-        ledger: &Ledger,
+        ended_at: Timestamp,
         faults: &mut Vec<Fault>,
     ) {
         let decided = self.unfold(kept, faults);
         let next = kept.schedule.next;
         let until = match (kept.schedule.state, next) {
             (State::Paused, _) => kept.schedule.decided_until,
-            (State::Active | State::Ended, None) => ledger.ended_at,
+            (State::Active | State::Ended, None) => ended_at,
             (State::Active | State::Ended, Some(next)) => next.fire_at.plus_ms(-1).max(next.covers_until),
         };
         let instants = self.timeline.instants(until);
@@ -214,10 +217,6 @@ impl SeenSchedule {
                 if let Some(other) = decided.insert(at, entry.outcome) {
                     let text = format!("{at} is {other:?} and {:?}", entry.outcome);
                     faults.push((Promise::OneFirePerInstant, job_id, text));
-                }
-                if at > entry.decided_at {
-                    let text = format!("{at} was decided before it came, at {}", entry.decided_at);
-                    faults.push((Promise::NothingEarly, job_id, text));
                 }
             }
         }
@@ -277,6 +276,14 @@ fn origin(schedule: &Schedule, job_id: JobId, fire_at: Timestamp) -> Origin {
         Origin::Backfill
     } else {
         Origin::Trigger
+    }
+}
+
+/// Nothing is decided before it came. By a clock that was set back it may seem so.
+fn judge_decisions(entries: &[Entry], faults: &mut Vec<Fault>) {
+    for entry in entries.iter().filter(|entry| entry.to > entry.decided_at) {
+        let text = format!("{} was decided before it came, at {}", entry.to, entry.decided_at);
+        faults.push((Promise::NothingEarly, None, text));
     }
 }
 
