@@ -52,7 +52,7 @@ const CRONS: [&str; 12] = [
     "0 12 * * *",
 ];
 /// Intervals.
-const INTERVALS_MS: [i64; 6] = [2_000, 5_000, 7_001, 20_000, 61_000, 120_000];
+const INTERVALS_MS: [i64; 6] = [1_000, 2_000, 5_000, 7_001, 20_000, 61_000];
 /// The shortest time between two fires that is bearable for hours.
 const SLOW_MS_MIN: i64 = MINUTE_MS;
 
@@ -119,7 +119,7 @@ pub fn is_fast(rule: &Rule) -> bool {
 
 fn rule(dice: &Dice, zones: &TimeZoneDatabase, now: Timestamp) -> Rule {
     let zone = zone(dice, zones, now);
-    let cron = Cron::parse(dice.pick(&CRONS, "* * * * *")).ok().filter(|_| dice.percent(60));
+    let cron = Cron::parse(dice.pick(&CRONS, "* * * * *")).ok().filter(|_| dice.percent(50));
     let timing = cron.map_or_else(
         || Timing::Every { interval_ms: dice.pick(&INTERVALS_MS, 5_000), anchor: now },
         |cron| Timing::Cron(Box::new(cron)),

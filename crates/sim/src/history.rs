@@ -1,7 +1,6 @@
 //! What happened in a run, as its clients, workers and targets saw it. The checker judges this and nothing
 //! else, so it cannot share the engine's errors.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -234,18 +233,6 @@ impl History {
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.lock().clone()
-    }
-
-    /// The jobs clients sent so far.
-    #[must_use]
-    pub fn submitted(&self) -> BTreeMap<Tenant, Vec<JobId>> {
-        let mut ids: BTreeMap<Tenant, Vec<JobId>> = BTreeMap::new();
-        for entry in &*self.lock() {
-            if let Event::Submitting(asked) = &entry.event {
-                ids.entry(asked.tenant.clone()).or_default().push(asked.id);
-            }
-        }
-        ids
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {

@@ -80,7 +80,7 @@ impl Plan {
             clients: dice.count(1, 3),
             gap_ms_max: dice.between(1_000, 5_000),
             config: config(&dice),
-            schedules: dice.count(1, 3),
+            schedules: dice.count(2, 4),
             begins_ms: almanac::beginning_ms(&dice),
         }
     }

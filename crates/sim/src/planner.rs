@@ -79,11 +79,12 @@ impl Planner {
                 let definition = almanac::changed(&self.dice, &self.zones, current, now);
                 Some(self.update(schedule, definition).await)
             }
-            35..=59 if schedule.state == State::Paused => {
+            35..=64 if schedule.state == State::Paused => {
                 self.order(&schedule, Deed::Resume, ScheduleCommand::Resume).await
             }
-            35..=59 => self.order(&schedule, Deed::Pause, ScheduleCommand::Pause).await,
-            60..=69 => self.order(&schedule, Deed::Resume, ScheduleCommand::Resume).await,
+            35..=49 => self.order(&schedule, Deed::Pause, ScheduleCommand::Pause).await,
+            50..=64 => Some(schedule),
+            65..=69 => self.order(&schedule, Deed::Resume, ScheduleCommand::Resume).await,
             70..=81 => {
                 self.trigger(&schedule).await;
                 Some(schedule)

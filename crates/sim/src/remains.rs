@@ -9,12 +9,18 @@ use tidewheel_core::schedule::Schedule;
 use tidewheel_store::{Filter, ListQuery, ScheduleQuery, Store};
 
 use crate::checker::{KeptSchedule, Ledger};
+use crate::plan::Strike;
 use crate::world::World;
 
 /// Everything there is, as it is at one instant: nothing happens while it is read.
 pub async fn read(world: &World) -> Ledger {
     world.weather.stand_still();
-    let mut ledger = Ledger { jobs: BTreeMap::new(), schedules: BTreeMap::new(), ended_at: world.now() };
+    let mut ledger = Ledger {
+        jobs: BTreeMap::new(),
+        schedules: BTreeMap::new(),
+        call_ms_max: call_ms_max(world),
+        ended_at: world.now(),
+    };
     let Some(engine) = world.engine() else { return ledger };
     let store = engine.store().as_ref();
     for tenant in world.tenants() {
@@ -27,6 +33,12 @@ pub async fn read(world: &World) -> Ledger {
         }
     }
     ledger
+}
+
+/// How long calls took, unless they were held up for who knows how long or the clock was set back meanwhile.
+fn call_ms_max(world: &World) -> Option<i64> {
+    let is_certain = world.clock.set_back_ms() == 0 && !world.plan.strikes.contains(&Strike::Pause);
+    is_certain.then(|| world.plan.climate.call_ms_max())
 }
 
 /// One tenant's jobs that have not ended.

@@ -28,6 +28,10 @@ pub struct Run {
     pub violations: Vec<Violation>,
     /// Calls to the store.
     pub store_calls: u64,
+    /// Schedules that are there in the end.
+    pub schedules: usize,
+    /// Entries in their ledgers.
+    pub decided: usize,
 }
 
 /// How long the server may take to recover, once nothing is broken any more. Leases of runners that died have
@@ -79,7 +83,14 @@ async fn live(plan: Plan) -> Run {
     let ledger = remains::read(&world).await;
     let entries = world.history.entries();
     let violations = checker::check(&entries, &ledger);
-    Run { plan: world.plan.clone(), entries, violations, store_calls: world.weather.calls() }
+    Run {
+        plan: world.plan.clone(),
+        entries,
+        violations,
+        store_calls: world.weather.calls(),
+        schedules: ledger.schedules.len(),
+        decided: ledger.schedules.values().map(|kept| kept.entries.len()).sum(),
+    }
 }
 
 /// Waits until everything has ended that can, and notes what is late on the way.

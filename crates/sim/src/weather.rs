@@ -23,6 +23,17 @@ pub struct Climate {
     pub slow_ms_max: i64,
 }
 
+/// What a call takes that is not slow, at most.
+const CALL_MS_MAX: i64 = 2;
+
+impl Climate {
+    /// What a call takes before it has an effect, at most.
+    #[must_use]
+    pub fn call_ms_max(&self) -> i64 {
+        if self.slow > 0 { self.slow_ms_max.max(CALL_MS_MAX) } else { CALL_MS_MAX }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Now {
     climate: Climate,
@@ -97,7 +108,7 @@ impl Weather {
         if self.dice.percent(climate.slow) {
             self.dice.between(1, climate.slow_ms_max)
         } else {
-            self.dice.between(0, 2)
+            self.dice.between(0, CALL_MS_MAX)
         }
     }
 }

@@ -95,6 +95,8 @@ pub struct Ledger {
     pub jobs: BTreeMap<JobId, Job>,
     /// The schedules in the store.
     pub schedules: BTreeMap<ScheduleId, KeptSchedule>,
+    /// How long a call to the store took at most; none if times of the wall clock do not tell what came first.
+    pub call_ms_max: Option<i64>,
     /// What the wall clock shows.
     pub ended_at: Timestamp,
 }

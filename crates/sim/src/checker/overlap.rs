@@ -1,5 +1,6 @@
 //! Whether runs of one schedule kept out of each other's way, by the times the store has for them. Those are
-//! times of the wall clock, so they say nothing once that was set back.
+//! times at which calls were made; what they changed, they changed a little later. So two runs count as
+//! overlapping only if they do so for longer than a call takes.
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Occurrence};
@@ -23,6 +24,7 @@ pub(super) fn judge(
     policy: Overlap,
     jobs: &[(&Job, &Occurrence, Origin)],
     entries: &[Entry],
+    slack_ms: i64,
     faults: &mut Vec<Fault>,
 ) {
     if policy == Overlap::Allow {
@@ -30,7 +32,7 @@ pub(super) fn judge(
     }
     let spans: Vec<Span> = jobs.iter().filter_map(|(job, _, origin)| span(job, *origin)).collect();
     for one in spans.iter().filter(|one| one.origin == Origin::Instant) {
-        let beside = spans.iter().find(|other| other.id != one.id && is_under_way(other, one));
+        let beside = spans.iter().find(|other| other.id != one.id && is_beside(other, one, slack_ms));
         if let Some(other) = beside {
             let text =
                 format!("it started at {} beside {}, which ended at {}", one.from, other.id, other.until);
@@ -38,15 +40,14 @@ pub(super) fn judge(
         }
     }
     if policy == Overlap::BufferOne {
-        judge_buffer(jobs, entries, faults);
+        judge_buffer(jobs, entries, slack_ms, faults);
     }
 }
 
-/// Whether `other` was under way when `one` started. Of two in the same millisecond, either can be first; but
-/// two instants that both go on from there have not minded each other.
-fn is_under_way(other: &Span, one: &Span) -> bool {
-    let is_tie = other.from == one.from && other.origin == Origin::Instant && one.from < one.until;
-    (other.from < one.from || is_tie) && one.from < other.until
+/// Whether `one`, which should have minded `other`, ran beside it. A run asked for by hand minds nobody.
+fn is_beside(other: &Span, one: &Span, slack_ms: i64) -> bool {
+    let is_minded = other.origin == Origin::Instant || other.from.plus_ms(slack_ms) < one.from;
+    is_minded && one.from.max(other.from).plus_ms(slack_ms) < one.until.min(other.until)
 }
 
 fn span(job: &Job, origin: Origin) -> Option<Span> {
@@ -68,7 +69,12 @@ fn first_start(job: &Job) -> Option<Timestamp> {
 }
 
 /// At most one has fired and waits for the one before it.
-fn judge_buffer(jobs: &[(&Job, &Occurrence, Origin)], entries: &[Entry], faults: &mut Vec<Fault>) {
+fn judge_buffer(
+    jobs: &[(&Job, &Occurrence, Origin)],
+    entries: &[Entry],
+    slack_ms: i64,
+    faults: &mut Vec<Fault>,
+) {
     let mut waits: Vec<(Timestamp, Timestamp, JobId)> = Vec::new();
     for entry in entries {
         let Outcome::Fired { job_id, .. } = entry.outcome else { continue };
@@ -80,7 +86,7 @@ fn judge_buffer(jobs: &[(&Job, &Occurrence, Origin)], entries: &[Entry], faults:
     }
     waits.sort_unstable();
     for ((_, until, first), (from, _, second)) in waits.iter().zip(waits.iter().skip(1)) {
-        if from < until {
+        if from.plus_ms(slack_ms) < *until {
             faults.push((Promise::NoOverlap, Some(*second), format!("it was queued behind {first}")));
         }
     }

@@ -104,9 +104,10 @@ impl SeenSchedule {
             .collect();
         let mut faults = Vec::new();
         self.judge_starts(last, &mut faults);
-        if !is_set_back && let Some(policy) = self.timeline.always(|definition| definition.overlap) {
+        let policy = self.timeline.always(|definition| definition.overlap);
+        if let (Some(policy), Some(slack_ms)) = (policy, ledger.call_ms_max) {
             let entries = kept.map_or(&[][..], |kept| &kept.entries);
-            overlap::judge(policy, &jobs, entries, &mut faults);
+            overlap::judge(policy, &jobs, entries, slack_ms, &mut faults);
         }
         match (kept, self.timeline.deleted_at) {
             (Some(kept), None) => {
@@ -148,7 +149,8 @@ impl SeenSchedule {
                 ));
             }
             let earliest = self.timeline.earliest_start(schedule.id, fire_at);
-            if start.claimed_at < earliest {
+            // Later attempts are set by a clock that may have been set back since.
+            if start.attempt == 1 && start.claimed_at < earliest {
                 let text = format!("{fire_at} was started at {}, before {earliest}", start.claimed_at);
                 faults.push((Promise::NothingEarly, id, text));
             }
