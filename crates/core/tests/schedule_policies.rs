@@ -262,6 +262,19 @@ fn an_edit_in_the_very_millisecond_keeps_what_is_due_however_late_it_is_claimed(
 }
 
 #[test]
+fn what_is_due_from_an_old_rule_outlives_a_clock_that_is_set_back_and_an_edit_of_the_policies() {
+    let mut world = World::new(minutely(MisfirePolicy::FireLatest), None, at(START));
+    world.now = at("2026-06-01T00:01:00.005Z");
+    let mut hourly = definition(cron("0 * * * *", "UTC"));
+    edit(&mut world, hourly.clone());
+    world.now = at("2026-06-01T00:00:40Z");
+    hourly.misfire.policy = MisfirePolicy::FIRE_ALL;
+    edit(&mut world, hourly);
+    world.run_until(at("2026-06-01T01:00:30Z"), 5);
+    assert_eq!(world.outcomes(), ["00:01 fired", "01:00 fired"]);
+}
+
+#[test]
 fn an_edit_of_the_job_alone_keeps_the_beat() {
     let hourly = definition(every(HOUR, Timestamp::MIN));
     let mut world = World::new(hourly.clone(), None, at("2026-06-01T08:17:00Z"));

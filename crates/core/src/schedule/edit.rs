@@ -152,7 +152,8 @@ pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>,
         replace_rule(&mut edit, calendar, definition, new_calendar, now);
     } else {
         edit.schedule.definition = definition;
-        if schedule.next.is_some_and(|next| next.fire_at > now) {
+        // One of an old rule is due, even if the clock was set back since; this rule has no place for it.
+        if schedule.next.is_some_and(|next| next.fire_at > now && !next.is_of_old_rule()) {
             edit.rearm(new_calendar, now);
         }
     }

@@ -232,14 +232,17 @@ impl Checker {
         let id = occurrence.schedule_id.parse().ok();
         let schedule = id.and_then(|id| self.schedules.get_mut(&id));
         let Some(schedule) = schedule.filter(|schedule| schedule.is_of(&start.tenant)) else { return };
-        schedule.started(start);
+        schedule.started(start, self.latest_wall);
         let max_attempts = schedule.attempts_max;
+        // One that fired and waited for another may start by a clock that was set back since.
+        let run_at = occurrence.fire_at;
+        let run_at = if self.is_set_back { run_at.min(start.claimed_at) } else { run_at };
         self.jobs.entry(start.id).or_insert_with(|| {
             let mut seen = Seen::new(Asked {
                 tenant: start.tenant.clone(),
                 id: start.id,
                 key: None,
-                run_at: occurrence.fire_at,
+                run_at,
                 expires_at: None,
                 max_attempts,
                 deserted: false,

@@ -50,7 +50,8 @@ pub(super) struct SeenSchedule {
     /// The most attempts a job of it may have.
     pub(super) attempts_max: u32,
     timeline: Timeline,
-    starts: Vec<Start>,
+    /// Each with the latest the wall clock had shown by then.
+    starts: Vec<(Start, Timestamp)>,
     triggers: u32,
     triggered: BTreeSet<JobId>,
 }
@@ -78,8 +79,8 @@ impl SeenSchedule {
         }
     }
 
-    pub(super) fn started(&mut self, start: &Start) {
-        self.starts.push(start.clone());
+    pub(super) fn started(&mut self, start: &Start, latest_wall: Timestamp) {
+        self.starts.push((start.clone(), latest_wall));
     }
 
     pub(super) fn is_of(&self, tenant: &Tenant) -> bool {
@@ -103,7 +104,7 @@ impl SeenSchedule {
             .map(|(job, occurrence)| (job, occurrence, origin(last, job.id, occurrence.fire_at)))
             .collect();
         let mut faults = Vec::new();
-        self.judge_starts(last, &mut faults);
+        self.judge_starts(last, is_set_back, &mut faults);
         let policy = self.timeline.always(|definition| definition.overlap);
         if let (Some(policy), Some(slack_ms)) = (policy, ledger.call_ms_max) {
             let entries = kept.map_or(&[][..], |kept| &kept.entries);
@@ -127,9 +128,9 @@ impl SeenSchedule {
     }
 
     /// What runners saw of it.
-    fn judge_starts(&self, schedule: &Schedule, faults: &mut Vec<Fault>) {
+    fn judge_starts(&self, schedule: &Schedule, is_set_back: bool, faults: &mut Vec<Fault>) {
         let mut by_instant: BTreeMap<Timestamp, JobId> = BTreeMap::new();
-        for start in &self.starts {
+        for (start, latest_wall) in &self.starts {
             let Some(Occurrence { fire_at, .. }) = start.occurrence else { continue };
             let id = Some(start.id);
             match origin(schedule, start.id, fire_at) {
@@ -149,8 +150,9 @@ impl SeenSchedule {
                 ));
             }
             let earliest = self.timeline.earliest_start(schedule.id, fire_at);
-            // Later attempts are set by a clock that may have been set back since.
-            if start.attempt == 1 && start.claimed_at < earliest {
+            // Later attempts, and what waited for an earlier run, are set by a clock that may have been set back.
+            let came_at = if is_set_back { *latest_wall } else { start.claimed_at };
+            if start.attempt == 1 && came_at < earliest {
                 let text = format!("{fire_at} was started at {}, before {earliest}", start.claimed_at);
                 faults.push((Promise::NothingEarly, id, text));
             }
