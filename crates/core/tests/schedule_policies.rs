@@ -5,6 +5,7 @@
 mod schedule_support;
 
 use schedule_support::{DAY, HOUR, MINUTE, SECOND, World, at, cron, definition, every, new_schedule, zone};
+use tidewheel_core::cron::Fold;
 use tidewheel_core::job::Job;
 use tidewheel_core::limits::{LEDGER_RANGE_COUNT_MAX, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
 use tidewheel_core::schedule::{
@@ -243,6 +244,37 @@ fn an_edit_at_the_very_instant_gives_old_or_new() {
 }
 
 #[test]
+fn an_edit_in_the_very_millisecond_keeps_what_is_due_however_late_it_is_claimed() {
+    for policy in [MisfirePolicy::FireLatest, MisfirePolicy::FIRE_ALL, MisfirePolicy::Skip] {
+        let mut world = World::new(minutely(policy), None, at(START));
+        world.now = at("2026-06-01T00:01:00Z");
+        let mut hourly = definition(cron("0 * * * *", "UTC"));
+        hourly.misfire = Misfire { policy, grace_ms: MINUTE };
+        edit(&mut world, hourly.clone());
+        // Changed once more before it is claimed, which is only after an outage.
+        hourly.rule = std::sync::Arc::new(cron("30 * * * *", "UTC"));
+        edit(&mut world, hourly);
+        world.outage(10 * MINUTE);
+        world.run_until(at("2026-06-01T00:40:00Z"), 5);
+        let first = if policy == MisfirePolicy::Skip { "00:01 skipped: misfire" } else { "00:01 fired late" };
+        assert_eq!(world.outcomes(), [first, "00:30 fired"], "{policy:?}");
+    }
+}
+
+#[test]
+fn what_is_due_from_an_old_rule_outlives_a_clock_that_is_set_back_and_an_edit_of_the_policies() {
+    let mut world = World::new(minutely(MisfirePolicy::FireLatest), None, at(START));
+    world.now = at("2026-06-01T00:01:00.005Z");
+    let mut hourly = definition(cron("0 * * * *", "UTC"));
+    edit(&mut world, hourly.clone());
+    world.now = at("2026-06-01T00:00:40Z");
+    hourly.misfire.policy = MisfirePolicy::FIRE_ALL;
+    edit(&mut world, hourly);
+    world.run_until(at("2026-06-01T01:00:30Z"), 5);
+    assert_eq!(world.outcomes(), ["00:01 fired", "01:00 fired"]);
+}
+
+#[test]
 fn an_edit_of_the_job_alone_keeps_the_beat() {
     let hourly = definition(every(HOUR, Timestamp::MIN));
     let mut world = World::new(hourly.clone(), None, at("2026-06-01T08:17:00Z"));
@@ -334,6 +366,20 @@ fn a_wall_clock_time_that_fired_does_not_fire_again_by_new_rules() {
     world.run_until(at("2026-06-01T00:06:00Z"), 5);
     let retimed = retime(&world.schedule, west, None, world.now);
     assert_eq!((retimed.schedule.next, retimed.withdraw, retimed.put), (world.schedule.next, None, None));
+}
+
+#[test]
+fn rules_that_have_not_changed_decide_nothing() {
+    // Fires on both passes of the fold; between them the program is started again, with the rules it had.
+    let mut rule = cron("30 1 * * *", "America/New_York");
+    rule.dst.fold = Fold::Both;
+    let mut world = World::new(definition(rule), None, at("2026-11-01T05:00:00Z"));
+    world.run_until(at("2026-11-01T05:45:00Z"), 5);
+    let retimed = retime(&world.schedule, zone("America/New_York"), None, world.now);
+    assert!(retimed.is_none(&world.schedule), "{retimed:?}");
+    world.apply(retimed);
+    world.run_until(at("2026-11-01T07:00:00Z"), 5);
+    assert_eq!(world.outcomes(), ["05:30 fired", "06:30 fired"]);
 }
 
 #[test]

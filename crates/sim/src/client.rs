@@ -145,14 +145,7 @@ fn spec(dice: &Dice, now: Timestamp, run_at: Timestamp) -> Spec {
         payload: Bytes::from_static(b"{}"),
         destination: destination(dice),
         priority: dice.pick(&Priority::ALL, Priority::Normal),
-        retry: RetryPolicy {
-            max_attempts: u32::try_from(dice.between(1, 6)).unwrap_or(1),
-            backoff: dice
-                .pick(&[Backoff::Fixed, Backoff::Exponential, Backoff::ExponentialJitter], Backoff::Fixed),
-            base_ms: dice.between(0, 3_000),
-            multiplier: 2.0,
-            max_ms: 10 * SECOND_MS,
-        },
+        retry: retries(dice),
         timeout_ms: dice.between(1, 10) * SECOND_MS,
         expires_at: dice.percent(10).then(|| run_at.max(now).plus_ms(dice.between(1, 20_000))),
         idempotency_key: key,
@@ -163,14 +156,33 @@ fn spec(dice: &Dice, now: Timestamp, run_at: Timestamp) -> Spec {
 }
 
 fn destination(dice: &Dice) -> Destination {
-    match dice.between(0, 99) {
-        0..=59 => Destination::Target(Arc::new(Target {
+    if dice.percent(8) { Destination::Queue(Arc::from(DESERTED)) } else { served(dice) }
+}
+
+/// A destination where somebody takes jobs.
+#[must_use]
+pub fn served(dice: &Dice) -> Destination {
+    if dice.percent(65) {
+        Destination::Target(Arc::new(Target {
             url: dice.pick(&HOSTS, "http://one.example").into(),
             method: "POST".into(),
             headers: Vec::new(),
-        })),
-        60..=91 => Destination::Queue(Arc::from(dice.pick(&QUEUES, "mail"))),
-        _ => Destination::Queue(Arc::from(DESERTED)),
+        }))
+    } else {
+        Destination::Queue(Arc::from(dice.pick(&QUEUES, "mail")))
+    }
+}
+
+/// How often a job is tried, and when again.
+#[must_use]
+pub fn retries(dice: &Dice) -> RetryPolicy {
+    RetryPolicy {
+        max_attempts: u32::try_from(dice.between(1, 6)).unwrap_or(1),
+        backoff: dice
+            .pick(&[Backoff::Fixed, Backoff::Exponential, Backoff::ExponentialJitter], Backoff::Fixed),
+        base_ms: dice.between(0, 3_000),
+        multiplier: 2.0,
+        max_ms: 10 * SECOND_MS,
     }
 }
 

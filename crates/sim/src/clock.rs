@@ -17,18 +17,24 @@ pub struct SimClock {
     set_back_ms: AtomicI64,
 }
 
-/// When every run begins, by its wall clock.
-const BASE_MS: i64 = 1_800_000_000_000;
+/// When a run begins by its wall clock, unless it is to begin near a change of clocks.
+pub const BASE_MS: i64 = 1_800_000_000_000;
 
 impl SimClock {
     /// A clock that starts now.
-    #[expect(clippy::disallowed_methods, reason = "this is the simulator's door to time")]
     #[expect(clippy::new_without_default, reason = "two clocks do not share their start")]
     #[must_use]
     pub fn new() -> Self {
+        Self::showing(BASE_MS)
+    }
+
+    /// A clock that starts now and shows this.
+    #[expect(clippy::disallowed_methods, reason = "this is the simulator's door to time")]
+    #[must_use]
+    pub fn showing(base_ms: i64) -> Self {
         Self {
             started: tokio::time::Instant::now(),
-            base_ms: BASE_MS,
+            base_ms,
             stepped_ms: AtomicI64::new(0),
             set_back_ms: AtomicI64::new(0),
         }

@@ -1,17 +1,18 @@
 //! What happened in a run, as its clients, workers and targets saw it. The checker judges this and nothing
 //! else, so it cannot share the engine's errors.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Ending, State, Token};
+use tidewheel_core::job::{Ending, Occurrence, State, Token};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::clock::Clock;
 
 use crate::clock::SimClock;
+use crate::schedule_wish::{Deed, ScheduleAnswer, ScheduleWish};
 
 /// What a client wants done with a job it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum Wish {
 }
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A client sends a job.
     Submitting(Asked),
@@ -74,6 +75,17 @@ pub enum Event {
         id: JobId,
         /// What.
         wish: Wish,
+    },
+    /// A client sends a wish for a schedule.
+    ScheduleWishing(Box<ScheduleWish>),
+    /// It was granted.
+    ScheduleGranted(Box<ScheduleAnswer>),
+    /// It was refused.
+    ScheduleDeclined {
+        /// For which schedule.
+        id: ScheduleId,
+        /// What.
+        deed: Deed,
     },
     /// A runner has an attempt in its hands.
     Started(Start),
@@ -176,10 +188,12 @@ pub struct Start {
     pub claimed_at: Timestamp,
     /// The key that is to stay the same over all attempts.
     pub run_key: String,
+    /// The schedule it came from.
+    pub occurrence: Option<Occurrence>,
 }
 
 /// An event and when it happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Virtual time since the run began.
     pub elapsed_ms: i64,
@@ -219,18 +233,6 @@ impl History {
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.lock().clone()
-    }
-
-    /// The jobs clients sent so far.
-    #[must_use]
-    pub fn submitted(&self) -> BTreeMap<Tenant, Vec<JobId>> {
-        let mut ids: BTreeMap<Tenant, Vec<JobId>> = BTreeMap::new();
-        for entry in &*self.lock() {
-            if let Event::Submitting(asked) = &entry.event {
-                ids.entry(asked.tenant.clone()).or_default().push(asked.id);
-            }
-        }
-        ids
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {

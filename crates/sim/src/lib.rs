@@ -7,12 +7,15 @@
 //! | [`dice`], [`clock`] | randomness and time of a run |
 //! | [`world`] | the run's server, which comes and goes |
 //! | [`client`], [`owner`] | who submits jobs, who changes them |
+//! | [`planner`], [`almanac`] | who makes and changes schedules, and what they can be |
 //! | [`target`], [`worker`], [`runner`], [`conduct`] | who runs them, and how |
 //! | [`weather`], [`nemesis`] | what goes wrong with the store, and with everything else |
-//! | [`history`], [`checker`] | what happened, and whether it should have |
+//! | [`history`], [`schedule_wish`], [`checker`] | what happened, and whether it should have |
+//! | [`remains`] | what is in the store when it is over |
 //! | [`run`] | a run from beginning to end |
 //! | [`report`] | telling people about it |
 
+pub mod almanac;
 pub mod checker;
 pub mod client;
 pub mod clock;
@@ -22,9 +25,12 @@ pub mod history;
 pub mod nemesis;
 pub mod owner;
 pub mod plan;
+pub mod planner;
+pub mod remains;
 pub mod report;
 pub mod run;
 pub mod runner;
+pub mod schedule_wish;
 pub mod target;
 pub mod weather;
 pub mod worker;

@@ -3,6 +3,7 @@
 
 use tidewheel_server::engine::Config;
 
+use crate::almanac;
 use crate::dice::Dice;
 use crate::weather::Climate;
 
@@ -45,6 +46,10 @@ pub struct Plan {
     pub tenants: usize,
     /// How many clients submit.
     pub clients: usize,
+    /// How many schedules there are from the beginning.
+    pub schedules: usize,
+    /// What the wall clock shows at the beginning.
+    pub begins_ms: i64,
     /// The longest a client waits between two submissions.
     pub gap_ms_max: i64,
     /// How the engine is set.
@@ -75,6 +80,8 @@ impl Plan {
             clients: dice.count(1, 3),
             gap_ms_max: dice.between(1_000, 5_000),
             config: config(&dice),
+            schedules: dice.count(2, 4),
+            begins_ms: almanac::beginning_ms(&dice),
         }
     }
 }

@@ -68,12 +68,25 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 /// What led to a violation: everything about its job, and every fault.
 fn tail<'a>(entries: &'a [Entry], violation: &Violation) -> Vec<&'a Entry> {
     let is_usual = |event: &Event| matches!(event, Event::Held { count, bound } if count <= bound);
+    let is_of_schedule = |event: &Event| match (violation.schedule, event) {
+        (Some(id), Event::ScheduleWishing(wish)) => wish.id == id,
+        (Some(id), Event::ScheduleGranted(answer)) => answer.schedule.id == id,
+        (Some(id), Event::ScheduleDeclined { id: of, .. }) => *of == id,
+        _ => false,
+    };
     let about = |entry: &&Entry| {
-        !is_usual(&entry.event) && subject(&entry.event).is_none_or(|id| Some(id) == violation.id)
+        !is_usual(&entry.event)
+            && (is_of_schedule(&entry.event)
+                || !is_schedules(&entry.event)
+                    && subject(&entry.event).is_none_or(|id| Some(id) == violation.id))
     };
     let matching: Vec<&Entry> = entries.iter().filter(about).collect();
     let skipped = matching.len().saturating_sub(TAIL_MAX);
     matching.into_iter().skip(skipped).collect()
+}
+
+const fn is_schedules(event: &Event) -> bool {
+    matches!(event, Event::ScheduleWishing(_) | Event::ScheduleGranted(_) | Event::ScheduleDeclined { .. })
 }
 
 /// The job an event is about; `None` when it concerns everybody.
@@ -91,7 +104,10 @@ fn subject(event: &Event) -> Option<tidewheel_core::id::JobId> {
         | Event::Accepted { id, .. }
         | Event::Refused { id, .. }
         | Event::Overdue { id, .. } => Some(*id),
-        Event::ServerUp
+        Event::ScheduleWishing(_)
+        | Event::ScheduleGranted(_)
+        | Event::ScheduleDeclined { .. }
+        | Event::ServerUp
         | Event::ServerGone { .. }
         | Event::Fault(..)
         | Event::FaultsOver

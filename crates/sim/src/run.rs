@@ -1,19 +1,19 @@
 //! One run from beginning to end: a time of faults, a time to recover, and an audit of what is left.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::job::Priority;
 use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
 use tidewheel_server::clock::Clock;
 use tokio::task::JoinSet;
 
-use crate::checker::{self, Ledger, Violation};
+use crate::checker::{self, Violation};
 use crate::client::{self, QUEUES, is_deserted};
 use crate::history::{Entry, Event};
 use crate::nemesis;
 use crate::plan::Plan;
+use crate::planner;
+use crate::remains;
 use crate::worker;
 use crate::world::World;
 
@@ -28,6 +28,10 @@ pub struct Run {
     pub violations: Vec<Violation>,
     /// Calls to the store.
     pub store_calls: u64,
+    /// Schedules that are there in the end.
+    pub schedules: usize,
+    /// Entries in their ledgers.
+    pub decided: usize,
 }
 
 /// How long the server may take to recover, once nothing is broken any more. Leases of runners that died have
@@ -36,7 +40,7 @@ const RECOVERY_MS: i64 = 90 * SECOND_MS;
 /// How long clients go on after that, so that recovery can be seen.
 const CLIENTS_MS: i64 = 40 * SECOND_MS;
 /// From then on, how late a job may be.
-const LATE_MS_MAX: i64 = 3 * SECOND_MS;
+pub(crate) const LATE_MS_MAX: i64 = 3 * SECOND_MS;
 /// Audits that find something late before the run is given up.
 const LATE_AUDITS_MAX: usize = 5;
 /// How often the audit looks.
@@ -70,17 +74,27 @@ async fn live(plan: Plan) -> Run {
     for _ in 0..world.plan.clients {
         clients.spawn(client::run(Arc::clone(&world), RECOVERY_MS + CLIENTS_MS));
     }
+    for _ in 0..world.plan.schedules {
+        clients.spawn(planner::run(Arc::clone(&world), RECOVERY_MS));
+    }
     tokio::spawn(watch_memory(Arc::clone(&world)));
     nemesis::run(&world).await;
-    let jobs = settle(&world, clients).await;
+    settle(&world, clients).await;
+    let ledger = remains::read(&world).await;
     let entries = world.history.entries();
-    let ledger = Ledger { jobs, ended_at: world.now() };
     let violations = checker::check(&entries, &ledger);
-    Run { plan: world.plan.clone(), entries, violations, store_calls: world.weather.calls() }
+    Run {
+        plan: world.plan.clone(),
+        entries,
+        violations,
+        store_calls: world.weather.calls(),
+        schedules: ledger.schedules.len(),
+        decided: ledger.schedules.values().map(|kept| kept.entries.len()).sum(),
+    }
 }
 
-/// Waits until everything has ended that can, and notes what is late on the way. Returns what the store has.
-async fn settle(world: &World, mut clients: JoinSet<()>) -> BTreeMap<JobId, Job> {
+/// Waits until everything has ended that can, and notes what is late on the way.
+async fn settle(world: &World, mut clients: JoinSet<()>) {
     world.sleep_ms(RECOVERY_MS).await;
     let until_ms = world.clock.monotonic_ms() + SETTLED_MS;
     let mut late = 0;
@@ -88,29 +102,29 @@ async fn settle(world: &World, mut clients: JoinSet<()>) -> BTreeMap<JobId, Job>
         while clients.try_join_next().is_some() {}
         // Asked before the audit, so that the audit sees all they submitted.
         let clients_done = clients.is_empty();
-        let (jobs, is_late) = audit(world).await;
+        let (open, is_late) = audit(world).await;
         late += usize::from(is_late);
-        let open = jobs.values().filter(|job| !job.status.state.is_finished() && !is_deserted(job));
         // Where something is stuck already, waiting longer tells no more.
-        let is_over = open.count() == 0 || late > LATE_AUDITS_MAX || world.clock.monotonic_ms() >= until_ms;
+        let is_over = open == 0 || late > LATE_AUDITS_MAX || world.clock.monotonic_ms() >= until_ms;
         if is_over && clients_done {
-            return jobs;
+            return;
         }
         world.sleep_ms(if clients_done { RARE_AUDIT_MS } else { AUDIT_MS }).await;
     }
 }
 
-/// What the store has, and whether something in it is late.
-async fn audit(world: &World) -> (BTreeMap<JobId, Job>, bool) {
-    let mut jobs = BTreeMap::new();
-    let Some(engine) = world.engine() else { return (jobs, false) };
-    for (tenant, ids) in world.history.submitted() {
-        let found = engine.store().get(&tenant, ids).await.unwrap_or_default();
-        jobs.extend(found.into_iter().flatten().map(|job| (job.id, job)));
+/// How many jobs have not ended that were submitted and can, and whether something is late. Schedules never
+/// run out of jobs, so those of theirs do not count.
+async fn audit(world: &World) -> (usize, bool) {
+    let Some(engine) = world.engine() else { return (0, false) };
+    let mut jobs = Vec::new();
+    for tenant in world.tenants() {
+        jobs.extend(remains::unfinished(engine.store().as_ref(), &tenant).await);
     }
+    jobs.retain(|job| !is_deserted(job));
     let now = world.now();
     let mut is_late = false;
-    for job in jobs.values().filter(|job| !is_deserted(job)) {
+    for job in &jobs {
         // A lease extended while the clock was set back lasts until that clock would have shown its end.
         let lease_until =
             job.status.running.as_ref().map(|running| running.lease_until.plus_ms(world.clock.set_back_ms()));
@@ -120,7 +134,7 @@ async fn audit(world: &World) -> (BTreeMap<JobId, Job>, bool) {
             is_late = true;
         }
     }
-    (jobs, is_late)
+    (jobs.iter().filter(|job| job.spec.occurrence.is_none()).count(), is_late)
 }
 
 /// Notes how much the server holds in memory.

@@ -23,11 +23,23 @@ pub struct Climate {
     pub slow_ms_max: i64,
 }
 
+/// What a call takes that is not slow, at most.
+const CALL_MS_MAX: i64 = 2;
+
+impl Climate {
+    /// What a call takes before it has an effect, at most.
+    #[must_use]
+    pub fn call_ms_max(&self) -> i64 {
+        if self.slow > 0 { self.slow_ms_max.max(CALL_MS_MAX) } else { CALL_MS_MAX }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Now {
     climate: Climate,
     down_until_ms: i64,
     poisoned: bool,
+    still: bool,
     calls: u64,
 }
 
@@ -72,6 +84,11 @@ impl Weather {
         *self.lock() = Now { calls, ..Now::default() };
     }
 
+    /// From now on calls take no time at all, so that several of them see one state of things.
+    pub fn stand_still(&self) {
+        self.lock().still = true;
+    }
+
     /// Calls to the store so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -91,7 +108,7 @@ impl Weather {
         if self.dice.percent(climate.slow) {
             self.dice.between(1, climate.slow_ms_max)
         } else {
-            self.dice.between(0, 2)
+            self.dice.between(0, CALL_MS_MAX)
         }
     }
 }
@@ -100,6 +117,9 @@ impl Faults for Weather {
     fn before(&self, call: Call) -> Fault {
         let mut now = self.lock();
         now.calls += 1;
+        if now.still {
+            return Fault::default();
+        }
         let (wait_before, wait_after) =
             (self.wait(self.latency_ms(now.climate)), self.wait(self.latency_ms(now.climate)));
         let unavailable = || Error::Unavailable("simulated".to_owned());

@@ -59,7 +59,7 @@ impl World {
     /// A world without a server.
     #[must_use]
     pub fn new(plan: Plan) -> Arc<Self> {
-        let clock = Arc::new(SimClock::new());
+        let clock = Arc::new(SimClock::showing(plan.begins_ms));
         let dice = Arc::new(Dice::new(plan.seed));
         let weather = Arc::new(Weather::new(dice.fork(), Arc::clone(&clock)));
         let store =

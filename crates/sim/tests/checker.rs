@@ -50,6 +50,7 @@ fn start(attempt: u32) -> Start {
         due_at: RUN_AT,
         claimed_at: RUN_AT.plus_ms(5),
         run_key: "key".to_owned(),
+        occurrence: None,
     }
 }
 
@@ -111,7 +112,8 @@ fn judge(events: Vec<Event>, job: Option<Job>) -> Vec<Promise> {
         })
         .collect();
     let jobs: BTreeMap<JobId, Job> = job.into_iter().map(|job| (job.id, job)).collect();
-    let ledger = Ledger { jobs, ended_at: RUN_AT.plus_ms(1_000_000) };
+    let schedules = BTreeMap::new();
+    let ledger = Ledger { jobs, schedules, call_ms_max: None, ended_at: RUN_AT.plus_ms(1_000_000) };
     let mut promises: Vec<Promise> = check(&entries, &ledger).into_iter().map(|v| v.promise).collect();
     promises.dedup();
     promises

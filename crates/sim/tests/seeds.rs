@@ -25,22 +25,38 @@ struct Tally {
     crashed: usize,
     drained: usize,
     faults: usize,
+    edits: usize,
+    fires: usize,
+    late_fires: usize,
+    decided: usize,
+    /// Schedules that are there in the end.
+    kept: usize,
 }
 
 impl Tally {
     fn add(&mut self, run: &Run) {
+        self.kept += run.schedules;
+        self.decided += run.decided;
         for entry in &run.entries {
             match &entry.event {
                 Event::Submitting(_) => self.submitted += 1,
                 Event::Taken { .. } => self.acknowledged += 1,
                 Event::Known { .. } => self.repeated += 1,
-                Event::Started(_) => self.starts += 1,
+                Event::Started(start) => {
+                    self.starts += 1;
+                    self.fires += usize::from(start.occurrence.is_some());
+                    let occurrence = start.occurrence.as_ref();
+                    self.late_fires += usize::from(occurrence.is_some_and(|occurrence| occurrence.catch_up));
+                }
+                Event::ScheduleGranted(_) => self.edits += 1,
                 Event::Granted { .. } => self.granted += 1,
                 Event::Refused { .. } => self.refused += 1,
                 Event::ServerGone { drained: false } => self.crashed += 1,
                 Event::ServerGone { drained: true } => self.drained += 1,
                 Event::Fault(..) => self.faults += 1,
-                Event::SubmitUnclear { .. }
+                Event::ScheduleWishing(_)
+                | Event::ScheduleDeclined { .. }
+                | Event::SubmitUnclear { .. }
                 | Event::Wishing { .. }
                 | Event::Declined { .. }
                 | Event::Reporting { .. }
@@ -106,6 +122,11 @@ fn prove_something(tallies: &[Tally]) {
         (sum(|tally| tally.crashed), 200, "crashes"),
         (sum(|tally| tally.drained), 50, "drains"),
         (sum(|tally| tally.faults), 200, "other faults"),
+        (sum(|tally| tally.edits), 3_000, "orders for schedules granted"),
+        (sum(|tally| tally.fires), 3_000, "attempts of schedules"),
+        (sum(|tally| tally.late_fires), 500, "of them late"),
+        (sum(|tally| tally.kept), 300, "schedules judged by their ledger"),
+        (sum(|tally| tally.decided), 3_000, "ledger entries"),
     ] {
         assert!(count >= least, "{count} {what}, at least {least} expected");
     }

@@ -152,7 +152,8 @@ pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>,
         replace_rule(&mut edit, calendar, definition, new_calendar, now);
     } else {
         edit.schedule.definition = definition;
-        if schedule.next.is_some_and(|next| next.fire_at > now) {
+        // One of an old rule is due, even if the clock was set back since; this rule has no place for it.
+        if schedule.next.is_some_and(|next| next.fire_at > now && !next.is_of_old_rule()) {
             edit.rearm(new_calendar, now);
         }
     }
@@ -202,17 +203,20 @@ fn keep_latest_due(edit: &mut Edit, calendar: Option<&Dates>, first: Timestamp, 
         edit.entries.push(Entry::range(&rule, calendar, (first, last), outcome, now));
         schedule.decided(last);
     }
+    // Past its own instant even when the edit comes in that very millisecond: that is how it is known to be of
+    // the old rule.
+    let covers_until = now.max(latest.plus_ms(1));
     if let Some(waiting) = &mut schedule.next
         && waiting.fire_at == latest
     {
-        waiting.covers_until = now.max(latest);
+        waiting.covers_until = covers_until;
         return;
     }
     edit.withdraw = schedule.next.map(|next| next.job_id);
     let catch_up = latest < schedule.definition.missed_before(now);
     edit.put = Some(schedule.arm(Planned { fire_at: latest, catch_up }, now));
     if let Some(next) = &mut schedule.next {
-        next.covers_until = now.max(latest);
+        next.covers_until = covers_until;
     }
 }
 

@@ -131,7 +131,8 @@ pub struct Next {
     /// It was missed, and is fired to make up for it, however late that gets.
     pub catch_up: bool,
     /// Once it is decided, so is everything up to here. Its own `fire_at`, but for an occurrence that was due
-    /// when the rule was changed: then the time of the change, from which on the new rule holds.
+    /// when the rule was changed: then the time of the change, from which on the new rule holds, or the
+    /// millisecond after it if the change came in that of the occurrence.
     pub covers_until: Timestamp,
 }
 

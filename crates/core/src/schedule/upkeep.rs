@@ -45,6 +45,10 @@ fn fired_until(schedule: &Schedule) -> Timestamp {
     let Timing::Cron(cron) = &rule.timing else { return Timestamp::MIN };
     let Some(last) = schedule.last_fire.filter(|_| is_fixed_time(cron)) else { return Timestamp::MIN };
     let Ok(offset) = Offset::from_seconds(last.utc_offset_s) else { return last.fire_at };
+    if rule.zone.rules().to_offset(to_jiff(last.fire_at)) == offset {
+        // It was shown then by these rules too. If it comes again it is a fold, which has a rule of its own.
+        return last.fire_at;
+    }
     let shown = offset.to_datetime(to_jiff(last.fire_at));
     let again = rule.zone.rules().to_ambiguous_timestamp(shown).later();
     again.map_or(last.fire_at, |again| Timestamp::from_ms(again.as_millisecond()).max(last.fire_at))

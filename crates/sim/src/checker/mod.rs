@@ -1,7 +1,11 @@
 //! Judges the record of a run against what is promised: nothing acknowledged is lost, nothing starts early,
-//! nothing is accepted under a stale token, and once faults are over the server catches up.
+//! nothing is accepted under a stale token, and once faults are over the server catches up. Of schedules: every
+//! instant ends in exactly one way, edits hold from when they are acknowledged, and the chain goes on.
 
+mod overlap;
+mod schedules;
 mod seen;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +14,13 @@ use std::sync::Arc;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
-use crate::history::{Entry, Event, Start};
+pub use schedules::KeptSchedule;
+
+use crate::history::{Asked, Entry, Event, Start};
+use schedules::SeenSchedule;
 use seen::Seen;
 
 /// A promise that can be broken.
@@ -44,6 +52,17 @@ pub enum Promise {
     LagRecovers,
     /// Memory and deliveries under way stay within their bounds.
     Bounded,
+    /// Every nominal instant of a schedule ends, as fired, coalesced, skipped or missed.
+    EveryInstantEnds,
+    /// It does so once; if it fires, as one job.
+    OneFirePerInstant,
+    /// What a schedule was told to be holds from when it was told: by the old definition or by the new one, and
+    /// never while it is paused or after it was deleted.
+    EditsHold,
+    /// Runs of a schedule overlap only where its policy lets them.
+    NoOverlap,
+    /// A schedule that goes on has one occurrence waiting, and one that does not has none.
+    ChainUnbroken,
 }
 
 /// A promise that was broken.
@@ -53,6 +72,8 @@ pub struct Violation {
     pub promise: Promise,
     /// For which job, if for one.
     pub id: Option<JobId>,
+    /// For which schedule, if for one.
+    pub schedule: Option<ScheduleId>,
     /// How.
     pub text: String,
 }
@@ -60,6 +81,9 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.promise, self.text)?;
+        if let Some(id) = self.schedule {
+            write!(f, " ({id})")?;
+        }
         self.id.map_or(Ok(()), |id| write!(f, " ({id})"))
     }
 }
@@ -69,6 +93,10 @@ impl fmt::Display for Violation {
 pub struct Ledger {
     /// The jobs in the store.
     pub jobs: BTreeMap<JobId, Job>,
+    /// The schedules in the store.
+    pub schedules: BTreeMap<ScheduleId, KeptSchedule>,
+    /// How long a call to the store took at most; none if times of the wall clock do not tell what came first.
+    pub call_ms_max: Option<i64>,
     /// What the wall clock shows.
     pub ended_at: Timestamp,
 }
@@ -78,6 +106,8 @@ pub struct Ledger {
 pub fn check(entries: &[Entry], ledger: &Ledger) -> Vec<Violation> {
     let mut checker = Checker::default();
     for (index, entry) in entries.iter().enumerate() {
+        checker.is_set_back |= entry.wall < checker.last_wall;
+        checker.last_wall = entry.wall;
         checker.latest_wall = checker.latest_wall.max(entry.wall);
         checker.hear(index, &entry.event);
     }
@@ -88,16 +118,28 @@ pub fn check(entries: &[Entry], ledger: &Ledger) -> Vec<Violation> {
 #[derive(Default)]
 struct Checker {
     jobs: BTreeMap<JobId, Seen>,
+    schedules: BTreeMap<ScheduleId, SeenSchedule>,
     keys: BTreeMap<(Tenant, Arc<str>), JobId>,
     run_keys: BTreeMap<String, JobId>,
     servers_gone: u32,
     latest_wall: Timestamp,
+    last_wall: Timestamp,
+    is_set_back: bool,
     violations: Vec<Violation>,
 }
 
 impl Checker {
     fn blame(&mut self, promise: Promise, id: impl Into<Option<JobId>>, text: impl Into<String>) {
-        self.violations.push(Violation { promise, id: id.into(), text: text.into() });
+        self.violations.push(Violation { promise, id: id.into(), schedule: None, text: text.into() });
+    }
+
+    fn blame_schedule(&mut self, id: ScheduleId, faults: Vec<schedules::Fault>) {
+        self.violations.extend(faults.into_iter().map(|(promise, job_id, text)| Violation {
+            promise,
+            id: job_id,
+            schedule: Some(id),
+            text,
+        }));
     }
 
     fn hear(&mut self, index: usize, event: &Event) {
@@ -113,6 +155,15 @@ impl Checker {
             Event::Wishing { id, wish } => self.with(*id, |seen| seen.wishing(*wish)),
             Event::Granted { id, wish } => self.with(*id, |seen| seen.granted(*wish)),
             Event::Declined { id, wish } => self.with(*id, |seen| seen.declined(*wish)),
+            Event::ScheduleWishing(wish) => self.schedules.entry(wish.id).or_default().wishing(wish),
+            Event::ScheduleGranted(answer) => {
+                let id = answer.schedule.id;
+                let faults = self.schedules.entry(id).or_default().granted(answer, self.latest_wall);
+                self.blame_schedule(id, faults);
+            }
+            Event::ScheduleDeclined { id, deed } => {
+                self.schedules.entry(*id).or_default().declined(*deed, self.latest_wall);
+            }
             Event::Started(start) => self.started(index, start),
             Event::Reporting { id, token, ending } => {
                 self.with(*id, |seen| seen.reporting(index, *token, *ending));
@@ -175,7 +226,34 @@ impl Checker {
         }
     }
 
+    /// A job of a schedule is known from its first start on.
+    fn fired(&mut self, start: &Start) {
+        let Some(occurrence) = &start.occurrence else { return };
+        let id = occurrence.schedule_id.parse().ok();
+        let schedule = id.and_then(|id| self.schedules.get_mut(&id));
+        let Some(schedule) = schedule.filter(|schedule| schedule.is_of(&start.tenant)) else { return };
+        schedule.started(start, self.latest_wall);
+        let max_attempts = schedule.attempts_max;
+        // One that fired and waited for another may start by a clock that was set back since.
+        let run_at = occurrence.fire_at;
+        let run_at = if self.is_set_back { run_at.min(start.claimed_at) } else { run_at };
+        self.jobs.entry(start.id).or_insert_with(|| {
+            let mut seen = Seen::new(Asked {
+                tenant: start.tenant.clone(),
+                id: start.id,
+                key: None,
+                run_at,
+                expires_at: None,
+                max_attempts,
+                deserted: false,
+            });
+            seen.acknowledged = true;
+            seen
+        });
+    }
+
     fn started(&mut self, index: usize, start: &Start) {
+        self.fired(start);
         let id = start.id;
         let Some(seen) = self.jobs.get_mut(&id).filter(|seen| seen.asked.tenant == start.tenant) else {
             self.blame(Promise::NothingUnexpected, id, "started, but its tenant never submitted it");
@@ -184,6 +262,10 @@ impl Checker {
         let faults = seen.started(index, start, self.latest_wall, self.servers_gone);
         for (promise, text) in faults {
             self.blame(promise, id, text);
+        }
+        if start.occurrence.is_some() {
+            // Made up for by hand, an instant has the key it had; that it has one job is checked by the instant.
+            return;
         }
         let first = *self.run_keys.entry(start.run_key.clone()).or_insert(id);
         if first != id {
@@ -205,8 +287,21 @@ impl Checker {
                 self.blame(promise, *id, text);
             }
         }
-        for id in ledger.jobs.keys().filter(|id| !jobs.contains_key(id)) {
-            self.blame(Promise::NothingUnexpected, *id, "in the store, but nobody submitted it");
+        let schedules = std::mem::take(&mut self.schedules);
+        let is_planned = |job: &Job| {
+            let occurrence = job.spec.occurrence.as_ref();
+            occurrence.and_then(|o| o.schedule_id.parse().ok()).is_some_and(|id| schedules.contains_key(&id))
+        };
+        let unknown = ledger.jobs.values().filter(|job| !jobs.contains_key(&job.id) && !is_planned(job));
+        for job in unknown {
+            self.blame(Promise::NothingUnexpected, job.id, "in the store, but nobody submitted it");
+        }
+        for (id, seen) in &schedules {
+            self.blame_schedule(*id, seen.left(*id, ledger, self.is_set_back));
+        }
+        for id in ledger.schedules.keys().filter(|id| !schedules.contains_key(id)) {
+            let text = "there is a schedule that nobody asked for".to_owned();
+            self.blame_schedule(*id, vec![(Promise::NothingUnexpected, None, text)]);
         }
     }
 }
