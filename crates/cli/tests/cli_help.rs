@@ -31,6 +31,8 @@ const VERBS: &[&str] = &[
     "schedule plan",
     "schedule apply",
     "schedule export",
+    "cluster",
+    "cluster status",
     "import",
     "import crontab",
     "dlq",

