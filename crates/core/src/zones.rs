@@ -75,11 +75,12 @@ impl Zones {
         version: Option<&str>,
         folder: &str,
     ) -> Result<Self, UnreadableZone> {
-        let read = |(name, bytes): (&Box<str>, &Vec<u8>)| match TimeZone::tzif(name, bytes) {
-            Ok(zone) => Ok((name.clone(), zone)),
-            Err(error) => Err(UnreadableZone { name: name.to_string(), reason: error.to_string() }),
-        };
-        let rules: BTreeMap<_, _> = files.iter().map(read).collect::<Result<_, _>>()?;
+        let mut rules = BTreeMap::new();
+        for (name, bytes) in files {
+            let zone = TimeZone::tzif(name, bytes)
+                .map_err(|error| UnreadableZone { name: name.to_string(), reason: error.to_string() })?;
+            rules.insert(name.clone(), zone);
+        }
         let digest = digest(files.iter().map(|(name, bytes)| (&**name, &**bytes)));
         Ok(Self {
             rules: Rules::Given(Arc::new(rules)),

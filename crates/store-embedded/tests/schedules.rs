@@ -11,7 +11,7 @@ use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Rejectio
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::schedule::{
-    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing, Zone,
+    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing,
 };
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
