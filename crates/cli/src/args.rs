@@ -1,8 +1,10 @@
 //! The command line: the verbs, and the flags they share.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tidewheel_core::zones::bundled_version;
 
 use crate::bench::BenchArgs;
+use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
@@ -35,7 +37,8 @@ pub(crate) struct Cli {
 fn version() -> String {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("{} ({os} {arch}, {build} build)", env!("CARGO_PKG_VERSION"))
+    let tz = bundled_version();
+    format!("{} ({os} {arch}, {build} build; tz database {tz}, bundled)", env!("CARGO_PKG_VERSION"))
 }
 
 /// The flags every verb knows.
@@ -81,6 +84,9 @@ pub(crate) enum Verb {
     /// Looks at dead letters: jobs that failed for good, kept until replayed or discarded
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// Looks at the cluster: nodes, shards, the tz database
+    #[command(subcommand)]
+    Cluster(ClusterVerb),
     /// Makes schedules of what recurs elsewhere
     #[command(subcommand)]
     Import(ImportVerb),

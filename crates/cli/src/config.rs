@@ -53,6 +53,8 @@ pub(crate) struct ServeConfig {
     pub(crate) catch_up_jobs_per_s: u32,
     /// Time between two fires of a schedule, at least.
     pub(crate) min_interval_ms: i64,
+    /// The folder of the time zone database; none is the one that comes with the program.
+    pub(crate) tz_dir: Option<PathBuf>,
     /// How long attempts under way may take to end once the server was told to stop.
     pub(crate) drain: Duration,
     /// How to log.
@@ -72,6 +74,7 @@ impl Default for ServeConfig {
             history_ms: HISTORY_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
+            tz_dir: None,
             drain: DRAIN_DEFAULT,
             log_format: LogFormat::Text,
             log_level: LOG_LEVEL_DEFAULT.to_owned(),
@@ -99,13 +102,14 @@ pub(crate) enum Key {
     History,
     CatchUpRate,
     MinInterval,
+    TzDir,
     Drain,
     LogFormat,
     LogLevel,
 }
 
 impl Key {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Data,
         Self::Listen,
         Self::AllowTarget,
@@ -114,6 +118,7 @@ impl Key {
         Self::History,
         Self::CatchUpRate,
         Self::MinInterval,
+        Self::TzDir,
         Self::Drain,
         Self::LogFormat,
         Self::LogLevel,
@@ -130,6 +135,7 @@ impl Key {
             Self::History => "history",
             Self::CatchUpRate => "catch_up_rate",
             Self::MinInterval => "min_interval",
+            Self::TzDir => "tz_dir",
             Self::Drain => "drain",
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",

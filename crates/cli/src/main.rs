@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
 //! | [`mod@bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
@@ -16,6 +16,7 @@
 mod args;
 mod bench;
 mod bulk;
+mod cluster;
 mod config;
 mod connect;
 mod dlq;
@@ -73,6 +74,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Dlq(verb) => {
             runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Cluster(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(cluster::run(verb, Link::new(cli.globals, out)))
         }
     }
 }

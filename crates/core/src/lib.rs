@@ -13,6 +13,7 @@
 //! | [`lanes`] | the fair, bounded lanes for what is due |
 //! | [`cron`] | cron expressions, on civil time |
 //! | [`schedule`] | recurring schedules: what fires when, and what is decided at each instant |
+//! | [`zones`] | the rules of time zones in use, and which they are |
 //! | [`limits`] | every bound, with its unit in its name |
 
 pub mod cron;
@@ -26,3 +27,4 @@ pub mod retry;
 pub mod schedule;
 pub mod time;
 pub mod wheel;
+pub mod zones;

@@ -125,6 +125,8 @@ pub const SCHEDULE_ACTIVE_COUNT_MAX: usize = 16;
 pub const HELD_RECHECK_MS: i64 = MINUTE_MS;
 /// Instants counted in one range of a ledger; what is longer is not counted to its end.
 pub const LEDGER_RANGE_COUNT_MAX: u32 = 1_000;
+/// Instants told one by one when a zone's clock turns out to have been ahead of them; older ones are not told.
+pub const OVERTAKEN_COUNT_MAX: usize = 1_000;
 /// Fires in one preview.
 pub const PREVIEW_COUNT_MAX: usize = 1_000;
 /// Fires in one preview unless asked otherwise.

@@ -128,10 +128,8 @@ fn take(world: &mut World, rules: &mut Rules, step: Step) {
         Step::Trigger => world.apply(trigger(&world.schedule, world.now)),
         Step::Upkeep => {
             let zone = world.schedule.definition.rule.zone.clone();
-            if world.schedule.next.is_none_or(|next| next.fire_at > world.now) {
-                let retimed = retime(&world.schedule, zone, calendar, world.now);
-                assert!(retimed.is_none(&world.schedule), "the same rules change nothing");
-            }
+            let retimed = retime(&world.schedule, zone, calendar, world.now);
+            assert!(retimed.is_none(&world.schedule), "the same rules change nothing");
             let mended = repair(&world.schedule, calendar, world.now);
             let waiting = world.schedule.next.map(|next| next.job_id);
             assert_eq!(mended.put.map(|job| job.id), waiting, "what is whole is mended to itself");

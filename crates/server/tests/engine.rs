@@ -10,6 +10,7 @@ use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, St
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Whereabouts};
 use tidewheel_server::metrics::Metrics;
@@ -56,6 +57,7 @@ async fn world(answer: bool, config: Config) -> World {
         random: Arc::new(SystemRandom),
         metrics: Arc::new(Metrics::new()),
         deliverer: Arc::clone(&sink) as Arc<dyn Deliver>,
+        zones: Zones::bundled(),
     };
     World { engine: Engine::start(parts, config).await.unwrap(), seen, sink }
 }
@@ -265,6 +267,7 @@ async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what
         random: Arc::new(SystemRandom),
         metrics: Arc::new(Metrics::new()),
         deliverer: Arc::new(Sink { seen: sender, answer: true, aborted: Mutex::default() }),
+        zones: Zones::bundled(),
     };
     // An hour of downtime: one job a second was missed.
     let missed = 3_600;

@@ -148,7 +148,7 @@ impl Planner {
                 definition: definition.clone(),
                 paused,
             };
-            let command = ScheduleCommand::Create { new: Box::new(new), key: claim.clone() };
+            let command = ScheduleCommand::Create { new: Box::new(new), key: claim.clone(), fresh: false };
             let wish = self.wish(id, Deed::Create, Some(&definition));
             if let Ok(Ok(edited)) = self.give(wish, None, command).await {
                 return edited.schedule;

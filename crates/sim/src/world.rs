@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Engine, Parts};
 use tidewheel_server::metrics::Metrics;
@@ -154,6 +155,7 @@ impl World {
                 random: Arc::new(self.dice.fork()),
                 metrics: Arc::new(Metrics::new()),
                 deliverer: Arc::new(SimTarget::new(Arc::clone(self), life)),
+                zones: Zones::bundled(),
             };
             if let Ok(engine) = Engine::start(parts, self.plan.config.clone()).await {
                 self.server().engine = Some(engine);

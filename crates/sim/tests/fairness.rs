@@ -11,6 +11,7 @@ use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Ta
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take};
 use tidewheel_server::metrics::Metrics;
@@ -67,6 +68,7 @@ impl Bench {
             random: Arc::new(Dice::new(1)),
             metrics: Arc::new(Metrics::new()),
             deliverer: Arc::clone(&target) as Arc<dyn Deliver>,
+            zones: Zones::bundled(),
         };
         Self { engine: Engine::start(parts, config).await.unwrap(), clock, dice: Dice::new(2), target }
     }

@@ -135,7 +135,7 @@ fn creation(n: u64, template: &Definition) -> ScheduleOrder {
     let (tenant, id) = (bare::sample(n, 0).tenant, ScheduleId::from_bytes(mix(n + 1).to_be_bytes()));
     let new =
         NewSchedule { id, tenant: tenant.clone(), name: None, definition: template.clone(), paused: false };
-    let command = ScheduleCommand::Create { new: Box::new(new), key: None };
+    let command = ScheduleCommand::Create { new: Box::new(new), key: None, fresh: true };
     ScheduleOrder { tenant, id, if_version: None, command }
 }
 

@@ -135,11 +135,11 @@ fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, 
 pub(crate) mod tests {
     use super::*;
     use jiff::civil::date;
-    use jiff::tz::TimeZoneDatabase;
     use tidewheel_core::cron::{Cron, Dst, Fold, Gap};
     use tidewheel_core::retry::{Backoff, RetryPolicy};
     use tidewheel_core::schedule::{Exclude, Roll, Rule, Timing, Zone};
     use tidewheel_core::time::Timestamp;
+    use tidewheel_core::zones::Zones;
 
     /// A definition with everything as usual.
     pub(crate) fn definition() -> Definition {
@@ -170,11 +170,11 @@ pub(crate) mod tests {
     }
 
     fn unusual() -> Definition {
-        let zones = TimeZoneDatabase::bundled();
+        let zones = Zones::bundled();
         Definition {
             rule: Arc::new(Rule {
                 timing: Timing::Cron(Box::new(Cron::parse("0 30 2 * * MON-FRI").unwrap())),
-                zone: Zone::named(&zones, "Europe/Berlin").unwrap(),
+                zone: zones.zone("Europe/Berlin").unwrap(),
                 dst: Dst { gap: Gap::Skip, fold: Fold::Both },
                 start_at: Some(Timestamp::from_ms(-7)),
                 end_at: Some(Timestamp::MAX),
@@ -222,7 +222,7 @@ pub(crate) mod tests {
     #[test]
     fn an_unknown_zone_is_named() {
         let bytes = Bytes::from(encode(&unusual()));
-        let rules = Rules::new(Some(TimeZoneDatabase::none()));
+        let rules = Rules::new(Some(Zones::none()));
         assert_eq!(decode(&rules, &bytes), Err(Unreadable::Zone("Europe/Berlin".into())));
         assert!(decode(&rules, &Bytes::from(encode(&definition()))).is_ok(), "UTC needs no database");
     }

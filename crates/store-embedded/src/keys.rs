@@ -200,6 +200,8 @@ pub(crate) mod meta {
     pub(crate) const GROUP: &[u8] = b"group";
     /// The number of the next entry in any ledger, u64.
     pub(crate) const NEXT_ENTRY: &[u8] = b"next_entry";
+    /// By which rules of time zones pending occurrences are computed: a text, empty while they are recomputed.
+    pub(crate) const ZONES: &[u8] = b"zones";
     /// Prefix: the number of one tenant's schedules.
     pub(crate) const SCHEDULES: u8 = b's';
     /// Prefix: counts of one tenant's jobs by state.

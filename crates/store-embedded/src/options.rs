@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::limits::SHARDS_COUNT_DEFAULT;
+use tidewheel_core::zones::Zones;
 
 use crate::kv::KvError;
 
@@ -30,7 +30,7 @@ pub struct Options {
     /// Told about every group commit.
     pub on_commit: Option<OnCommit>,
     /// The rules of time zones; those bundled with the program if there are none.
-    pub zones: Option<TimeZoneDatabase>,
+    pub zones: Option<Zones>,
 }
 
 impl Options {
@@ -55,7 +55,7 @@ impl fmt::Debug for Options {
             .field("shards", &self.shards)
             .field("cache_bytes", &self.cache_bytes)
             .field("danger_no_sync", &self.danger_no_sync)
-            .field("zones", &self.zones)
+            .field("zones", &self.zones.as_ref().map(Zones::version))
             .finish_non_exhaustive()
     }
 }

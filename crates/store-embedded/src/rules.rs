@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use jiff::civil::Date;
-use jiff::tz::TimeZoneDatabase;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use tidewheel_core::cron::{Cron, Dst, Fold, Gap};
 use tidewheel_core::schedule::{Dates, Exclude, Roll, Rule, Timing, Zone};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 
 use crate::record::Unreadable;
 
@@ -22,7 +22,7 @@ const RULE_KNOWN_BYTES_MAX: usize = 256;
 
 /// The rules met so far, and the zones they may be in.
 pub(crate) struct Rules {
-    zones: TimeZoneDatabase,
+    zones: Zones,
     known: Mutex<FxHashMap<Bytes, Arc<Rule>>>,
 }
 
@@ -47,8 +47,8 @@ enum Beat<'a> {
 }
 
 impl Rules {
-    pub(crate) fn new(zones: Option<TimeZoneDatabase>) -> Self {
-        Self { zones: zones.unwrap_or_else(TimeZoneDatabase::bundled), known: Mutex::default() }
+    pub(crate) fn new(zones: Option<Zones>) -> Self {
+        Self { zones: zones.unwrap_or_else(Zones::bundled), known: Mutex::default() }
     }
 
     pub(crate) fn decode(&self, bytes: &[u8]) -> Result<Arc<Rule>, Unreadable> {
@@ -80,7 +80,7 @@ impl Rules {
         let zone = if record.zone == Zone::utc().name() {
             Zone::utc()
         } else {
-            Zone::named(&self.zones, record.zone).map_err(|_| Unreadable::Zone(record.zone.into()))?
+            self.zones.zone(record.zone).map_err(|_| Unreadable::Zone(record.zone.into()))?
         };
         let exclude = Exclude {
             dates: read_dates(&record.dates)?,

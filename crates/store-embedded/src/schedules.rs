@@ -73,4 +73,12 @@ impl Schedules for EmbeddedStore {
         let tenant = tenant.clone();
         self.read(move |reader| reader.calendars(&tenant)).await
     }
+
+    async fn note_zones(&self, identity: Option<Arc<str>>) -> Result<(), Error> {
+        self.request(|reply| Request::NoteZones { identity, reply }).await
+    }
+
+    async fn noted_zones(&self) -> Result<Option<Arc<str>>, Error> {
+        self.read(|reader| reader.noted_zones()).await
+    }
 }

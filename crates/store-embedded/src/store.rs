@@ -147,6 +147,10 @@ impl Drop for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
+    fn kind(&self) -> &'static str {
+        "embedded"
+    }
+
     fn layout(&self) -> Layout {
         Layout { shards: self.shared.shards }
     }

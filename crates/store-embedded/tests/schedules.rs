@@ -6,15 +6,15 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::cron::Dst;
 use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Rejection, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::schedule::{
-    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing, Zone,
+    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing,
 };
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 use tidewheel_store::{
     Applied, Edited, Error, Order, Refusal, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal,
     Schedules, Store,
@@ -27,13 +27,13 @@ const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 const MINUTE_MS: i64 = 60_000;
 const BEAT_MS: i64 = 10 * MINUTE_MS;
 
-fn open(kv: &Arc<FaultyKv>, zones: Option<TimeZoneDatabase>) -> EmbeddedStore {
+fn open(kv: &Arc<FaultyKv>, zones: Option<Zones>) -> EmbeddedStore {
     let options = Options { zones, ..Options::new("memory") };
     EmbeddedStore::open_on(Arc::clone(kv) as Arc<dyn Kv>, options).unwrap()
 }
 
 /// What a crash leaves, opened again.
-fn reopen(kv: &Arc<FaultyKv>, zones: Option<TimeZoneDatabase>) -> (Arc<FaultyKv>, EmbeddedStore) {
+fn reopen(kv: &Arc<FaultyKv>, zones: Option<Zones>) -> (Arc<FaultyKv>, EmbeddedStore) {
     let kv = Arc::new(FaultyKv::reopen(kv.image()));
     let store = open(&kv, zones);
     (kv, store)
@@ -44,7 +44,7 @@ fn creating(n: u8, zone: &str) -> ScheduleOrder {
     let definition = Definition {
         rule: Arc::new(Rule {
             timing: Timing::Every { interval_ms: BEAT_MS, anchor: START },
-            zone: Zone::named(&TimeZoneDatabase::bundled(), zone).unwrap(),
+            zone: Zones::bundled().zone(zone).unwrap(),
             dst: Dst::default(),
             start_at: None,
             end_at: None,
@@ -66,7 +66,7 @@ fn creating(n: u8, zone: &str) -> ScheduleOrder {
         note: None,
     };
     let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: false };
-    let command = ScheduleCommand::Create { new: Box::new(new), key: None };
+    let command = ScheduleCommand::Create { new: Box::new(new), key: None, fresh: false };
     ScheduleOrder { tenant, id, if_version: None, command }
 }
 
@@ -115,7 +115,7 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
     let running = apply(&store, now, &lost.jobs[0], claim()).await.unwrap();
     let waiting = running.others[0].clone();
 
-    let (kv, store) = reopen(&kv, Some(TimeZoneDatabase::none()));
+    let (kv, store) = reopen(&kv, Some(Zones::none()));
     let now = waiting.status.due_at;
     let answers = store.schedules(&lost.schedule.tenant, vec![lost.schedule.id]).await;
     assert!(
@@ -159,7 +159,7 @@ async fn a_chain_that_broke_while_its_zone_was_unknown_is_mended() {
     let kv = Arc::new(FaultyKv::default());
     let store = open(&kv, None);
     let made = edit(&store, START, creating(1, "Europe/Berlin")).await.unwrap();
-    let (kv, store) = reopen(&kv, Some(TimeZoneDatabase::none()));
+    let (kv, store) = reopen(&kv, Some(Zones::none()));
     let cancelled = apply(&store, START, &made.jobs[0], Command::Cancel).await.unwrap();
     assert_eq!(cancelled.others, []);
     let (_, store) = reopen(&kv, None);

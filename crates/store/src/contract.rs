@@ -187,6 +187,9 @@ pub enum Health {
 /// * `now` is the caller's wall clock. A store with a clock of its own uses that for leases instead.
 #[async_trait]
 pub trait Store: Schedules {
+    /// What kind of store it is, in a word: `embedded`.
+    fn kind(&self) -> &'static str;
+
     /// What is fixed for this store.
     fn layout(&self) -> Layout;
 

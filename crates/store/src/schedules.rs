@@ -33,6 +33,8 @@ pub enum ScheduleCommand {
         new: Box<NewSchedule>,
         /// The key it is made under, if the caller gave one.
         key: Option<IdempotencyClaim>,
+        /// Its id was made for this order, which is given for the first time: nobody needs to look for it.
+        fresh: bool,
     },
     /// Give it another definition and name.
     Update {
@@ -213,4 +215,12 @@ pub trait Schedules: Send + Sync + 'static {
 
     /// Names of a tenant's calendars, in order.
     async fn calendars(&self, tenant: &Tenant) -> Result<Vec<Arc<str>>, Error>;
+
+    /// Notes by which rules of time zones all pending occurrences are computed: the
+    /// [`identity`](tidewheel_core::zones::Zones::identity) of a database. `None` while they are being recomputed,
+    /// when some are by one and some by another.
+    async fn note_zones(&self, identity: Option<Arc<str>>) -> Result<(), Error>;
+
+    /// What was noted last; `None` in a new store.
+    async fn noted_zones(&self) -> Result<Option<Arc<str>>, Error>;
 }

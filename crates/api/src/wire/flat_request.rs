@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::job::{Destination, Priority};
 use tidewheel_core::limits::{MISFIRE_GRACE_MS_DEFAULT, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::names::{Tenant, check_type};
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Template, Zone, check_name};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 
 use super::fault::{At, Code, Faults};
 use super::job_request::{
@@ -90,7 +90,7 @@ struct Parts {
 
 impl FlatRequest {
     /// Reads a request; `None` when there are faults.
-    pub fn read(text: &str, now: Timestamp, zones: &TimeZoneDatabase, faults: &mut Faults) -> Option<Self> {
+    pub fn read(text: &str, now: Timestamp, zones: &Zones, faults: &mut Faults) -> Option<Self> {
         let at = &At::ROOT;
         let fields: FlatFields<'_> = read::body(text, at, faults)?;
         let tenant = fields.tenant_id.and_then(|field| read_tenant(&field, at, faults));
@@ -185,7 +185,7 @@ fn once(
 fn recurring(
     fields: &FlatFields<'_>,
     parts: Option<Parts>,
-    clock: (Timestamp, &TimeZoneDatabase),
+    clock: (Timestamp, &Zones),
     at: &At<'_>,
     faults: &mut Faults,
 ) -> Option<ScheduleRequest> {

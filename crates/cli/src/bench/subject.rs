@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tidewheel_core::job::State;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::SystemClock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
 use tidewheel_server::http::HttpLimits;
@@ -98,6 +99,7 @@ impl Subject {
             engine,
             http: HttpLimits::default(),
             targets: AddressPolicy::public_only().allow_loopback(),
+            tz_dir: None,
             deliverer: None,
         })
         .await?;
@@ -170,6 +172,7 @@ pub(super) async fn start_engine(
         random: Arc::new(SystemRandom),
         metrics: Arc::new(Metrics::new()),
         deliverer,
+        zones: Zones::bundled(),
     };
     Ok(Engine::start(parts, unpaced()).await?)
 }

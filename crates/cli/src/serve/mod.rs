@@ -4,6 +4,7 @@ mod descriptors;
 mod logging;
 pub(crate) mod node;
 mod run;
+mod zoneinfo;
 
 use std::path::PathBuf;
 
@@ -55,6 +56,9 @@ pub(crate) struct ServeArgs {
     /// Time between two fires of a schedule, at least [default: 1m]
     #[arg(long, value_name = "DURATION")]
     min_interval: Option<String>,
+    /// A folder with another tz database, as zic compiles it [default: the one that comes with the program]
+    #[arg(long, value_name = "DIR")]
+    tz_dir: Option<String>,
     /// How long attempts under way may take to end after SIGTERM [default: 20s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
@@ -77,6 +81,7 @@ impl ServeArgs {
             (Key::History, &self.history),
             (Key::CatchUpRate, &self.catch_up_rate),
             (Key::MinInterval, &self.min_interval),
+            (Key::TzDir, &self.tz_dir),
             (Key::Drain, &self.drain),
             (Key::LogFormat, &self.log_format),
             (Key::LogLevel, &self.log_level),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
 use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::descriptors::connections_max;
+use super::zoneinfo;
 
 /// How a node is set up.
 pub(crate) struct NodeConfig {
@@ -34,6 +36,8 @@ pub(crate) struct NodeConfig {
     pub(crate) http: HttpLimits,
     /// Where pushes may go.
     pub(crate) targets: AddressPolicy,
+    /// The folder of the time zone database; none is the one that comes with the program.
+    pub(crate) tz_dir: Option<PathBuf>,
     /// Who delivers, instead of HTTP.
     pub(crate) deliverer: Option<Arc<dyn Deliver>>,
 }
@@ -57,7 +61,8 @@ impl Node {
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
         let metrics = Arc::new(Metrics::new());
-        let store = open(&config, &metrics).await?;
+        let zones = zones(config.tz_dir.clone()).await?;
+        let store = open(&config, &zones, &metrics).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
         let deliverer = match config.deliverer {
@@ -68,7 +73,7 @@ impl Node {
                 Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random)))
             }
         };
-        let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer };
+        let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer, zones };
         let push_max = config.engine.push_max;
         let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
         let app = router(HttpParts { engine: engine.clone(), targets: config.targets, limits: config.http });
@@ -105,10 +110,17 @@ impl Node {
     }
 }
 
-async fn open(config: &NodeConfig, metrics: &Arc<Metrics>) -> anyhow::Result<EmbeddedStore> {
+async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {
+    let Some(folder) = folder else { return Ok(Zones::bundled()) };
+    let read = tokio::task::spawn_blocking(move || zoneinfo::read(&folder)).await;
+    read.context("reading the tz database was cut short")?
+}
+
+async fn open(config: &NodeConfig, zones: &Zones, metrics: &Arc<Metrics>) -> anyhow::Result<EmbeddedStore> {
     let metrics = Arc::clone(metrics);
     let mut options = Options::new(&config.data);
     options.danger_no_sync = config.danger_no_sync;
+    options.zones = Some(zones.clone());
     options.on_commit = Some(Arc::new(move |report| metrics.synced(report.sync_duration)));
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
     Ok(opened.context("opening the store was cut short")??)

@@ -20,6 +20,10 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let node = Node::start(node_config(config)).await?;
     out.note(&format!("tidewheel {} listening on http://{}", env!("CARGO_PKG_VERSION"), node.address()));
     out.note(&format!("  data in {data}; no keys: everybody on this machine is tenant `default`"));
+    let zones = node.engine().zones();
+    if let Some(folder) = zones.folder() {
+        out.note(&format!("  tz database {} from {folder}", zones.version()));
+    }
     out.note(&format!("  docs at http://{}/docs, metrics at /metrics; stop with Ctrl-C", node.address()));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -56,6 +60,7 @@ fn node_config(config: ServeConfig) -> NodeConfig {
         },
         http: HttpLimits { schedule_interval_ms_min: config.min_interval_ms, ..HttpLimits::default() },
         targets,
+        tz_dir: config.tz_dir,
         deliverer: None,
     }
 }

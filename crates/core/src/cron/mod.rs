@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use error::{Field, ParseError};
 use fields::Fields;
 pub use parse::EXPRESSION_BYTES_MAX;
+pub(crate) use zone::nearest_zone;
 pub use zone::{UnknownZone, zone, zone_in};
 
 /// A cron expression that has been understood, and that does come due.

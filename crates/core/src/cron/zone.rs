@@ -33,13 +33,16 @@ pub fn zone(name: &str) -> Result<TimeZone, UnknownZone> {
 pub fn zone_in(database: &TimeZoneDatabase, name: &str) -> Result<TimeZone, UnknownZone> {
     let found = database.get(name).ok().filter(|found| found.iana_name() == Some(name));
     // A database has a place for "no zone known"; a schedule has not.
-    found.filter(|found| !found.is_unknown()).ok_or_else(|| UnknownZone {
-        name: name.chars().take(NAME_BYTES_MAX).collect(),
-        nearest: nearest(database, name),
-    })
+    let known = || database.available().map(|known| known.as_str().to_owned());
+    found.filter(|found| !found.is_unknown()).ok_or_else(|| nearest_zone(known(), name))
 }
 
-fn nearest(database: &TimeZoneDatabase, name: &str) -> Option<String> {
+/// Says that there is no zone of that name, and which of the `known` ones looks like it.
+pub(crate) fn nearest_zone(known: impl Iterator<Item = String>, name: &str) -> UnknownZone {
+    UnknownZone { name: name.chars().take(NAME_BYTES_MAX).collect(), nearest: nearest(known, name) }
+}
+
+fn nearest(known: impl Iterator<Item = String>, name: &str) -> Option<String> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
@@ -49,7 +52,6 @@ fn nearest(database: &TimeZoneDatabase, name: &str) -> Option<String> {
         let city = known.rsplit('/').next().unwrap_or(&known);
         strsim::jaro_winkler(&known, &wanted).max(strsim::jaro_winkler(city, &wanted))
     };
-    let known = database.available().map(|known| (alike(known.as_str()), known.as_str().to_owned()));
-    let best = known.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let best = known.map(|known| (alike(&known), known)).max_by(|one, other| one.0.total_cmp(&other.0))?;
     (best.0 >= LIKENESS_MIN).then_some(best.1)
 }

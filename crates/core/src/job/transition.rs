@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 
 /// What a granted command does.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "taken apart where it is made, and never kept")]
 pub enum Change {
     /// The job is now this.
     To(Job),

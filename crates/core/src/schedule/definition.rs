@@ -88,6 +88,12 @@ impl Zone {
         Ok(Self { name: name.into(), rules: zone_in(database, name)? })
     }
 
+    /// The zone of that name with these rules.
+    #[must_use]
+    pub fn with_rules(name: &str, rules: TimeZone) -> Self {
+        Self { name: name.into(), rules }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -23,16 +23,17 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod zoning;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 use tidewheel_store::{Applied, Error, OnConflict, Order, Refusal, Store, Submission, Submitted};
 use tokio::sync::{mpsc, oneshot};
 
@@ -57,6 +58,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Who delivers pushed jobs.
     pub deliverer: Arc<dyn Deliver>,
+    /// The rules of time zones: those the store goes by.
+    pub zones: Zones,
 }
 
 /// What the engine's tasks share.
@@ -65,8 +68,13 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: Arc<Metrics>,
-    /// The rules of time zones: those bundled with the program.
-    zones: TimeZoneDatabase,
+    /// The rules of time zones: those the store goes by.
+    zones: Zones,
+    started_at: Timestamp,
+    /// The epoch of this ownership of the store.
+    epoch: AtomicU64,
+    /// How long the oldest due job has waited for room in memory.
+    lag_ms: AtomicI64,
     messages: mpsc::UnboundedSender<Message>,
     /// Jobs on their way to the scheduler as hints.
     hinted: AtomicUsize,
@@ -146,10 +154,13 @@ impl Engine {
         let (reports, reported) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             store: parts.store,
+            started_at: parts.clock.now(),
             clock: parts.clock,
             random: parts.random,
             metrics: parts.metrics,
-            zones: TimeZoneDatabase::bundled(),
+            zones: parts.zones,
+            epoch: AtomicU64::new(0),
+            lag_ms: AtomicI64::new(0),
             messages,
             hinted: AtomicUsize::new(0),
             horizon_ms: AtomicI64::new(i64::MIN),
@@ -157,6 +168,7 @@ impl Engine {
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         });
+        zoning::bring_in_line(&shared).await?;
         let scheduler =
             Scheduler::open(Arc::clone(&shared), config, parts.deliverer, Reports(reports)).await?;
         tokio::spawn(outcomes::run(Arc::clone(&shared), reported));
@@ -191,8 +203,26 @@ impl Engine {
 
     /// The rules of time zones.
     #[must_use]
-    pub fn zones(&self) -> &TimeZoneDatabase {
+    pub fn zones(&self) -> &Zones {
         &self.shared.zones
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn started_at(&self) -> Timestamp {
+        self.shared.started_at
+    }
+
+    /// The epoch of its ownership of the store.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch.load(Ordering::SeqCst)
+    }
+
+    /// How long the oldest due job has waited for room in memory; measured about once a second.
+    #[must_use]
+    pub fn lag_ms(&self) -> i64 {
+        self.shared.lag_ms.load(Ordering::SeqCst)
     }
 
     /// Stores jobs, then tells the scheduler about those that are near.

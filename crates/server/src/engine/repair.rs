@@ -1,14 +1,12 @@
 //! Walks through all schedules, at the start and every so often after it, and mends what does not go on by
-//! itself: a schedule whose waiting occurrence is lost, and, at the start, one whose zone got other rules
-//! with the program. The walk keeps to a pace and holds one page at a time.
+//! itself: a schedule whose waiting occurrence is lost. The walk keeps to a pace and holds one page at a time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{Dates, Schedule, State as ScheduleState, Timing, Zone, retime};
+use tidewheel_core::schedule::{Schedule, State as ScheduleState};
 use tidewheel_store::{Error, ScheduleCommand, ScheduleOrder, ScheduleQuery};
 
 use super::{Engine, Shared};
@@ -26,15 +24,13 @@ const TENANTS_COUNT: usize = 100;
 
 /// Runs as long as somebody else holds the engine.
 pub(super) async fn run(shared: Weak<Shared>) {
-    let mut is_first = true;
     loop {
         let Some(engine) = shared.upgrade().map(|shared| Engine { shared }) else { return };
         if engine.is_draining() {
             return;
         }
-        let wait_ms = match walk(&engine, is_first).await {
+        let wait_ms = match walk(&engine).await {
             Ok(mended) => {
-                is_first = false;
                 if mended > 0 {
                     tracing::warn!(count = mended, "schedules did not go on by themselves and were mended");
                 }
@@ -58,7 +54,7 @@ pub(super) async fn run(shared: Weak<Shared>) {
 }
 
 /// Goes through all schedules once; says how many had to be mended.
-async fn walk(engine: &Engine, retimes: bool) -> Result<usize, Error> {
+async fn walk(engine: &Engine) -> Result<usize, Error> {
     let store = engine.store();
     let (mut mended, mut after) = (0, None);
     loop {
@@ -66,7 +62,7 @@ async fn walk(engine: &Engine, retimes: bool) -> Result<usize, Error> {
         let is_last = tenants.len() < TENANTS_COUNT;
         after = tenants.last().cloned();
         for tenant in tenants {
-            mended += walk_tenant(engine, &tenant, retimes).await?;
+            mended += walk_tenant(engine, &tenant).await?;
         }
         if is_last || engine.is_draining() {
             return Ok(mended);
@@ -74,7 +70,7 @@ async fn walk(engine: &Engine, retimes: bool) -> Result<usize, Error> {
     }
 }
 
-async fn walk_tenant(engine: &Engine, tenant: &Tenant, retimes: bool) -> Result<usize, Error> {
+async fn walk_tenant(engine: &Engine, tenant: &Tenant) -> Result<usize, Error> {
     let (mut mended, mut after) = (0, None);
     loop {
         let query = ScheduleQuery {
@@ -86,10 +82,7 @@ async fn walk_tenant(engine: &Engine, tenant: &Tenant, retimes: bool) -> Result<
             count_max: PAGE_COUNT,
         };
         let page = engine.store().list_schedules(query).await?;
-        let mut orders = lost(engine, tenant, &page.schedules).await?;
-        if retimes {
-            orders.extend(retimed(engine, tenant, &page.schedules).await?);
-        }
+        let orders = lost(engine, tenant, &page.schedules).await?;
         if !orders.is_empty() {
             let results = engine.edit_schedules(orders).await?;
             mended += results.iter().flatten().filter(|edited| edited.changed).count();
@@ -123,37 +116,6 @@ async fn lost(engine: &Engine, tenant: &Tenant, schedules: &[Schedule]) -> Resul
 /// Whether nothing will come of the job a schedule waits for.
 fn is_lost(job: Option<&Job>) -> bool {
     job.is_none_or(|job| job.status.state.is_finished())
-}
-
-/// Orders for the schedules whose next instant is another by the rules their zone has now. What is due is left
-/// alone: it is about to be decided.
-async fn retimed(
-    engine: &Engine,
-    tenant: &Tenant,
-    schedules: &[Schedule],
-) -> Result<Vec<ScheduleOrder>, Error> {
-    let now = engine.clock().now();
-    let mut calendars: BTreeMap<Arc<str>, Option<Dates>> = BTreeMap::new();
-    let mut orders = Vec::new();
-    for schedule in schedules {
-        let rule = &schedule.definition.rule;
-        let is_waiting = schedule.next.is_some_and(|next| next.fire_at > now && !next.catch_up);
-        if !is_waiting || !matches!(rule.timing, Timing::Cron(_)) || rule.zone.name() == "UTC" {
-            continue;
-        }
-        let Ok(zone) = Zone::named(engine.zones(), rule.zone.name()) else { continue };
-        if let Some(name) = &rule.exclude.calendar
-            && !calendars.contains_key(name)
-        {
-            calendars.insert(Arc::clone(name), engine.store().calendar(tenant, name).await?);
-        }
-        let calendar = rule.exclude.calendar.as_ref().and_then(|name| calendars.get(name)?.as_ref());
-        let edit = retime(schedule, zone.clone(), calendar, now);
-        if !edit.is_none(schedule) {
-            orders.push(order(schedule, ScheduleCommand::Retime(zone)));
-        }
-    }
-    Ok(orders)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `attempts`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `attempts`, `cluster`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve` | connections: how many, how long, how they end |
@@ -24,6 +24,7 @@ mod body;
 mod bulk;
 mod calendars;
 mod caller;
+mod cluster;
 mod dead_letters;
 mod docs;
 mod health;

@@ -9,7 +9,7 @@ use tidewheel_api::wire::fault::Code;
 
 use super::app::{App, HttpParts};
 use super::problem::Problem;
-use super::{access_log, attempts, calendars, dead_letters, docs, health, jobs, queues, schedules};
+use super::{access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, queues, schedules};
 
 /// A route: its method, its path and who answers.
 struct Route {
@@ -60,6 +60,7 @@ fn v1() -> Vec<Route> {
         on("delete", "/dead-letters/{id}", delete(dead_letters::discard)),
         on("post", "/dead-letters/{id}/replay", post(dead_letters::replay)),
         on("post", "/dead-letters/replay", post(dead_letters::replay_many)),
+        on("get", "/cluster", get(cluster::show)),
     ]
 }
 

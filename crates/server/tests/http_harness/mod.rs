@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
+use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::SystemClock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports};
 use tidewheel_server::http::{HttpLimits, HttpParts, router};
@@ -51,6 +52,7 @@ impl Api {
             random: Arc::new(SystemRandom),
             metrics: Arc::new(Metrics::new()),
             deliverer: Arc::new(Silence),
+            zones: Zones::bundled(),
         };
         let engine = Engine::start(parts, Config::default()).await.unwrap();
         let targets = AddressPolicy::public_only();

@@ -74,6 +74,14 @@ impl Committer {
                     group.answers.push(Answer::Done(reply));
                 }
             },
+            Request::NoteZones { identity, reply } => match poisoned {
+                Some(error) => drop(reply.send(Err(error))),
+                None => {
+                    let identity = identity.as_deref().unwrap_or_default();
+                    group.meta.push((keys::meta::ZONES.to_vec(), identity.as_bytes().to_vec()));
+                    group.answers.push(Answer::Done(reply));
+                }
+            },
             Request::DropHistory { .. } | Request::Close { .. } => {}
         }
     }

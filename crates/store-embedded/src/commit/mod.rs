@@ -63,6 +63,7 @@ pub(crate) enum Request {
     SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
     EditSchedules { now: Timestamp, orders: Vec<ScheduleOrder>, reply: Reply<Edits> },
     PutCalendar { tenant: Tenant, name: Arc<str>, dates: Option<Dates>, reply: Reply<()> },
+    NoteZones { identity: Option<Arc<str>>, reply: Reply<()> },
     DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
     Close { reply: Reply<()> },
 }
@@ -131,7 +132,8 @@ impl Committer {
                 | Request::OpenEpoch { .. }
                 | Request::SaveCheckpoints { .. }
                 | Request::EditSchedules { .. }
-                | Request::PutCalendar { .. }) => waiting = self.serve_group(first, &mut requests),
+                | Request::PutCalendar { .. }
+                | Request::NoteZones { .. }) => waiting = self.serve_group(first, &mut requests),
             }
         }
     }

@@ -185,6 +185,13 @@ impl Books for Desk<'_> {
         Ok(self.group.plans.get(&key).map(|stored| stored.schedule.clone()))
     }
 
+    fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId) {
+        let key = ScheduleKey { tenant: tenant.clone(), id };
+        if !self.group.plans.is_known(&key) {
+            self.group.plans.add(key, None);
+        }
+    }
+
     fn read_calendar(&mut self, tenant: &Tenant, name: &str) -> Result<Option<Arc<Dates>>, Error> {
         if let Some(changed) = self.group.plans.calendar(tenant, name) {
             return Ok(changed);

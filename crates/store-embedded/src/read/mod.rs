@@ -74,4 +74,11 @@ impl<'a> Reader<'a> {
         .map_err(read_error)?;
         Ok(found)
     }
+
+    pub(crate) fn noted_zones(&self) -> Result<Option<Arc<str>>, Error> {
+        let noted = self.snapshot.get(Keyspace::Meta, keys::meta::ZONES).map_err(read_error)?;
+        // What is no text is nobody's identity, and so recomputed.
+        let text = noted.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        Ok(text.filter(|text| !text.is_empty()).map(Arc::from))
+    }
 }

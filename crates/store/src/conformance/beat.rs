@@ -97,7 +97,7 @@ pub(super) fn creating(new: NewSchedule, key: Option<IdempotencyClaim>) -> Sched
         tenant,
         id,
         if_version: None,
-        command: ScheduleCommand::Create { new: Box::new(new), key },
+        command: ScheduleCommand::Create { new: Box::new(new), key, fresh: false },
     }
 }
 

@@ -43,6 +43,7 @@ pub mod random;
 pub mod reading;
 pub mod submitting;
 pub mod waiting;
+pub mod zoning;
 
 use std::sync::Arc;
 
@@ -166,6 +167,11 @@ macro_rules! conformance_tests {
             old_entries_are_dropped_with_history,
             calendars_are_kept,
             a_changed_calendar_moves_what_waits,
+        );
+        $crate::conformance_tests!(@cases $new_home, zoning:
+            the_rules_of_zones_are_noted,
+            new_rules_of_a_zone_move_the_occurrence,
+            a_time_that_fired_does_not_wait_again,
         );
         $crate::conformance_tests!(@cases $new_home, keeping:
             everything_survives_reopening,

@@ -120,7 +120,7 @@ pub(super) async fn list(store: &dyn Store, tenant: &Tenant, filter: &Filter, co
         let query = ListQuery { tenant: tenant.clone(), filter: filter.clone(), after, count_max };
         let page = store.list(query).await.expect("jobs are listed");
         assert!(page.jobs.len() <= count_max, "a page of {} for {count_max}", page.jobs.len());
-        jobs.extend(page.jobs.iter().map(|job| Job::clone(job)));
+        jobs.extend(page.jobs);
         let Some(next) = page.next else {
             assert!(
                 jobs.windows(2).all(|pair| pair[0].id > pair[1].id),

@@ -10,7 +10,7 @@ use tidewheel_core::schedule::{
 };
 use tidewheel_core::time::Timestamp;
 
-use super::{Books, Changes, ScheduleChange, calendar_of};
+use super::{Books, Changes, JobChange, ScheduleChange, calendar_of};
 use crate::{Edited, Error, IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 type Answer = Result<(Edited, Changes), ScheduleRefusal>;
@@ -32,16 +32,21 @@ pub fn edit(
 
 fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Result<Answer, Error> {
     let ScheduleOrder { tenant, id, if_version, command } = order;
-    let schedule = match books.read_schedule(&tenant, id) {
-        Ok(schedule) => schedule,
-        Err(Error::Corrupt(reason)) => return Ok(Err(ScheduleRefusal::Unreadable(reason))),
-        Err(error) => return Err(error),
+    let schedule = if matches!(command, ScheduleCommand::Create { fresh: true, .. }) {
+        books.add_schedule(&tenant, id);
+        None
+    } else {
+        match books.read_schedule(&tenant, id) {
+            Ok(schedule) => schedule,
+            Err(Error::Corrupt(reason)) => return Ok(Err(ScheduleRefusal::Unreadable(reason))),
+            Err(error) => return Err(error),
+        }
     };
-    if let ScheduleCommand::Create { new, key } = command {
+    if let ScheduleCommand::Create { new, key, fresh } = command {
         let new = NewSchedule { id, tenant, ..*new };
         return match schedule {
             Some(schedule) => Ok(Ok(unchanged(schedule))),
-            None => create(books, now, new, key),
+            None => create(books, now, new, (key, fresh)),
         };
     }
     let Some(schedule) = schedule else { return Ok(Err(ScheduleRefusal::NotFound)) };
@@ -81,7 +86,7 @@ fn create(
     books: &mut impl Books,
     now: Timestamp,
     new: NewSchedule,
-    key: Option<IdempotencyClaim>,
+    (key, fresh): (Option<IdempotencyClaim>, bool),
 ) -> Result<Answer, Error> {
     if let Some(claim) = &key
         && let Some((id, fingerprint)) = books.read_key(now, &new.tenant, &claim.key)?
@@ -100,7 +105,9 @@ fn create(
     let Edit { schedule, put, entries, .. } = schedule::create(new, calendar.as_deref(), now);
     let mut changes = Changes { entries, key, ..Changes::default() };
     let jobs: Vec<Job> = put.into_iter().collect();
-    jobs.iter().cloned().for_each(|job| changes.put(job));
+    for job in jobs.iter().cloned() {
+        changes.note(if fresh { JobChange::New(job) } else { JobChange::Put(job) });
+    }
     changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
     Ok(Ok((Edited { schedule, changed: true, jobs }, changes)))
 }

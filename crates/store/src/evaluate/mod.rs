@@ -34,6 +34,9 @@ pub trait Books {
     /// When it cannot be read; [`Error::Corrupt`] if that is so for this schedule alone.
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error>;
 
+    /// There is no schedule of that id yet; it is about to be made.
+    fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId);
+
     /// A calendar.
     ///
     /// # Errors

@@ -64,6 +64,10 @@ pub enum Call {
     Calendar,
     /// [`crate::Schedules::calendars`].
     Calendars,
+    /// [`crate::Schedules::note_zones`].
+    NoteZones,
+    /// [`crate::Schedules::noted_zones`].
+    NotedZones,
 }
 
 impl Call {
@@ -78,7 +82,8 @@ impl Call {
             | Self::DropHistory
             | Self::Close
             | Self::EditSchedules
-            | Self::PutCalendar => true,
+            | Self::PutCalendar
+            | Self::NoteZones => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -95,7 +100,8 @@ impl Call {
             | Self::ScheduleTenants
             | Self::Ledger
             | Self::Calendar
-            | Self::Calendars => false,
+            | Self::Calendars
+            | Self::NotedZones => false,
         }
     }
 }

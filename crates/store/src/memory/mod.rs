@@ -105,6 +105,10 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
     fn layout(&self) -> Layout {
         self.layout
     }

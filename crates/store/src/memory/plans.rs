@@ -22,6 +22,8 @@ pub(super) struct Plans {
     calendars: BTreeMap<Tenant, BTreeMap<Arc<str>, Arc<Dates>>>,
     /// Counts ledger entries.
     entries: u64,
+    /// By which rules of time zones pending occurrences are computed.
+    pub(super) zones: Option<Arc<str>>,
 }
 
 impl Plans {

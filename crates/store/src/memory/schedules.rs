@@ -74,4 +74,16 @@ impl Schedules for MemoryStore {
     async fn calendars(&self, tenant: &Tenant) -> Result<Vec<Arc<str>>, Error> {
         self.call(Call::Calendars, |tables| Ok(tables.plans.calendars(tenant))).await
     }
+
+    async fn note_zones(&self, identity: Option<Arc<str>>) -> Result<(), Error> {
+        self.call(Call::NoteZones, |tables| {
+            tables.plans.zones = identity;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn noted_zones(&self) -> Result<Option<Arc<str>>, Error> {
+        self.call(Call::NotedZones, |tables| Ok(tables.plans.zones.clone())).await
+    }
 }

@@ -14,10 +14,10 @@ mod timing;
 
 use std::sync::Arc;
 
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::limits::{FIRE_WINDOW_MS_MAX, SCHEDULE_KEY_CHARS_MAX, SCHEDULE_NOTE_BYTES_MAX};
 use tidewheel_core::schedule::{Definition, Schedule, check_name};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 
 pub use backfill::{BACKFILL_COUNT_MAX, BackfillRequest};
 pub use calendar::CalendarRequest;
@@ -111,7 +111,7 @@ pub struct ScheduleReader<'r, R> {
     /// Which targets are allowed.
     pub rules: &'r R,
     /// Which zones there are.
-    pub zones: &'r TimeZoneDatabase,
+    pub zones: &'r Zones,
 }
 
 impl<R: TargetRules> ScheduleReader<'_, R> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::limits::{FIRE_WINDOW_MS_MAX, PREVIEW_COUNT_DEFAULT, PREVIEW_COUNT_MAX};
 use tidewheel_core::schedule::Rule;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 
 use super::timing::{TimeFields, read_rule};
 use crate::known_fields;
@@ -38,7 +38,7 @@ known_fields!(PreviewFields {
 
 impl PreviewRequest {
     /// Reads the question.
-    pub fn read(text: &str, now: Timestamp, zones: &TimeZoneDatabase, faults: &mut Faults) -> Option<Self> {
+    pub fn read(text: &str, now: Timestamp, zones: &Zones, faults: &mut Faults) -> Option<Self> {
         let at = &At::ROOT;
         let fields: PreviewFields<'_> = read::body(text, at, faults)?;
         // Without a schedule there is no id, and without an id no place in the window: it is only checked.

@@ -33,7 +33,7 @@ fn with_reader(
     read: impl FnOnce(&ScheduleReader<'_, Rules>, &mut Faults) -> Option<ScheduleRequest>,
 ) -> Found {
     let mut faults = Faults::default();
-    let zones = TimeZoneDatabase::bundled();
+    let zones = Zones::bundled();
     let request = read(&ScheduleReader { now: NOW, rules: &Rules, zones: &zones }, &mut faults);
     let list: Vec<_> = faults.into_list().into_iter().map(|f| (f.code, f.pointer, f.detail)).collect();
     assert_eq!(request.is_some(), list.is_empty(), "either a schedule or faults: {list:?}");
@@ -242,7 +242,7 @@ fn a_change_keeps_what_it_does_not_name_and_null_goes_back_to_the_default() {
 fn an_interval_keeps_counting_from_where_it_did() {
     let mut current = made(r#"{"every":"1h"}"#);
     current.created_at = NOW;
-    let zones = TimeZoneDatabase::bundled();
+    let zones = Zones::bundled();
     let later = ScheduleReader { now: NOW.plus_ms(DAY_MS + 1), rules: &Rules, zones: &zones };
     let changed = later.change(r#"{"every":"2h"}"#, &current, &mut Faults::default()).unwrap();
     assert_eq!(changed.definition.rule.timing, Timing::Every { interval_ms: 2 * HOUR_MS, anchor: NOW });

@@ -1,11 +1,11 @@
 //! When a schedule fires, as callers write it.
 
 use jiff::civil::Date;
-use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::cron::{Cron, Dst, Fold, Gap};
 use tidewheel_core::limits::{EXCLUDED_DATES_COUNT_MAX, SCHEDULE_INTERVAL_MS_MAX};
 use tidewheel_core::schedule::{Dates, Exclude, Roll, Rule, Timing, Zone};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::zones::Zones;
 
 use super::{read_name, settle};
 use crate::known_fields;
@@ -43,7 +43,7 @@ pub(crate) fn fold_name(fold: Fold) -> &'static str {
 pub(crate) fn read_rule(
     fields: &TimeFields<'_>,
     base: Option<&Rule>,
-    (now, zones): (Timestamp, &TimeZoneDatabase),
+    (now, zones): (Timestamp, &Zones),
     at: &At<'_>,
     faults: &mut Faults,
 ) -> Option<Rule> {
@@ -81,14 +81,9 @@ pub(crate) fn read_rule(
 }
 
 /// Reads the name of a zone, exactly as the database spells it.
-pub(crate) fn read_zone(
-    field: &Field<'_>,
-    zones: &TimeZoneDatabase,
-    at: &At<'_>,
-    faults: &mut Faults,
-) -> Option<Zone> {
+pub(crate) fn read_zone(field: &Field<'_>, zones: &Zones, at: &At<'_>, faults: &mut Faults) -> Option<Zone> {
     let name = field.free_text(at, faults)?;
-    let zone = Zone::named(zones, &name);
+    let zone = zones.zone(&name);
     zone.map_err(|fault| field.refuse(Code::InvalidTimezone, at, faults, fault.to_string())).ok()
 }
 

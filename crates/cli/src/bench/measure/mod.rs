@@ -35,15 +35,17 @@ pub(crate) enum Part {
     Lag,
     /// How late jobs start that are all due at one instant.
     Herd,
-    /// Making many schedules, what they cost, and all of them due at one instant.
+    /// Making many schedules, and what they cost.
     Schedules,
+    /// Schedules that are all due at one instant.
+    ScheduleHerd,
     /// Disk, memory, start-up and speed with many jobs waiting.
     Waiting,
 }
 
 impl Part {
     /// All, in the order they are run: memory is measured first, before the others have used any.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Waiting,
         Self::Schedules,
         Self::Bare,
@@ -54,6 +56,7 @@ impl Part {
         Self::Latency,
         Self::Lag,
         Self::Herd,
+        Self::ScheduleHerd,
     ];
 
     /// Whether it needs nothing but HTTP, so that any server can be measured.
@@ -77,7 +80,8 @@ impl Part {
             Self::Latency => "latency when idle",
             Self::Lag => "lag of jobs spread over time",
             Self::Herd => "a herd at one instant",
-            Self::Schedules => "recurring schedules",
+            Self::Schedules => "many schedules",
+            Self::ScheduleHerd => "a herd of schedules",
             Self::Waiting => "many jobs waiting",
         }
     }
@@ -93,7 +97,8 @@ impl Part {
             Self::Latency => Box::pin(latency::measure(bench)).await,
             Self::Lag => Box::pin(lag::measure(bench)).await,
             Self::Herd => Box::pin(herd::measure(bench)).await,
-            Self::Schedules => Box::pin(schedules::measure(bench)).await,
+            Self::Schedules => Box::pin(schedules::many(bench)).await,
+            Self::ScheduleHerd => Box::pin(schedules::herd(bench)).await,
             Self::Waiting => Box::pin(waiting::measure(bench)).await,
         }
     }

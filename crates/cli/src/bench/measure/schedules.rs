@@ -36,14 +36,8 @@ const ZONE: &str = "Europe/Berlin";
 const MB: f64 = 1e6;
 const SECOND_MS: i64 = 1_000;
 
-pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = many(bench).await?;
-    figures.push(herd(bench).await?);
-    Ok(figures)
-}
-
 /// Makes many over HTTP.
-async fn many(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+pub(super) async fn many(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let count = bench.plan.schedules;
     let subject = Subject::start_own(bench, FOLDER, Sync::On, Config::default()).await?;
     // What a server takes for being used at all comes with the first tenth.
@@ -104,11 +98,12 @@ fn json_batch() -> String {
     format!("[{}]", (0..BATCH_COUNT).map(|_| schedule()).collect::<Vec<_>>().join(","))
 }
 
-async fn herd(bench: &Bench) -> anyhow::Result<Figure> {
+/// All of them due at one instant.
+pub(super) async fn herd(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let mut ahead_ms = bench.plan.herd_ahead_ms;
     for _ in 0..TRIES_MAX {
         if let Some(figure) = stampede(bench, ahead_ms).await? {
-            return Ok(figure);
+            return Ok(vec![figure]);
         }
         ahead_ms *= 2;
     }
@@ -122,7 +117,7 @@ async fn stampede(bench: &Bench, ahead_ms: i64) -> anyhow::Result<Option<Figure>
     let sink: Arc<dyn Deliver> = Arc::new(Sink::new()?);
     let engine = start_engine(&store, sink).await?;
     let instant = Timestamp::from_ms((wall_now().as_ms() + ahead_ms) / SECOND_MS * SECOND_MS);
-    let definition = hourly(instant, Zone::named(engine.zones(), ZONE)?)?;
+    let definition = hourly(instant, engine.zones().zone(ZONE)?)?;
     let mut made = 0;
     while made < count {
         let size = (count - made).min(BATCH_COUNT as u64);
@@ -192,6 +187,6 @@ fn creation(definition: &Definition) -> ScheduleOrder {
         tenant,
         id,
         if_version: None,
-        command: ScheduleCommand::Create { new: Box::new(new), key: None },
+        command: ScheduleCommand::Create { new: Box::new(new), key: None, fresh: true },
     }
 }

@@ -103,6 +103,7 @@ impl Scheduler {
         reports: Reports,
     ) -> Result<Self, Error> {
         let epoch = shared.store.open_epoch().await?;
+        shared.epoch.store(epoch, Ordering::SeqCst);
         let now = shared.clock.now();
         let monotonic_ms = shared.clock.monotonic_ms();
         let missed_before = now.plus_ms(-config.catch_up_grace_ms);

@@ -73,7 +73,9 @@ impl Scheduler {
         let metrics = &self.shared.metrics;
         metrics.set_memory(self.ready.waiting(), self.ready.in_flight(), self.leases.len());
         let oldest = [self.scan.oldest_unread(now), self.ready.oldest_overflow()].into_iter().flatten().min();
-        metrics.set_oldest_unpromoted(oldest.map_or(0, |at| now.since_ms(at).max(0)));
+        let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
+        metrics.set_oldest_unpromoted(lag_ms);
+        self.shared.lag_ms.store(lag_ms, Ordering::SeqCst);
         let (mut queues, mut hosts) = (0, 0);
         for (_, is_queue, depth, _) in self.ready.depths() {
             *(if is_queue { &mut queues } else { &mut hosts }) += depth;

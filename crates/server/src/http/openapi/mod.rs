@@ -1,6 +1,7 @@
 //! The API's own description: OpenAPI 3.1, built from one table of operations (`paths`) and the shapes they use
 //! (`shapes`). Tests hold it to the routes and to a golden file.
 
+mod cluster_shapes;
 mod parameters;
 mod paths;
 mod schedule_paths;

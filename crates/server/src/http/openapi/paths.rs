@@ -296,6 +296,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..ON_MANY
     },
     Operation {
+        path: "/v1/cluster",
+        id: "cluster",
+        summary: "The nodes, their shards, and the tz database they go by",
+        answers: &[(200, "The cluster, as this node sees it.", Some("Cluster"))],
+        ..PLAIN
+    },
+    Operation {
         path: "/healthz",
         id: "healthz",
         summary: "Whether the process is up",

@@ -10,7 +10,7 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::{reference, schedule_shapes};
+use super::{cluster_shapes, reference, schedule_shapes};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
@@ -24,6 +24,7 @@ pub(super) fn all() -> Value {
         bulk_answers(),
         workers(),
         server(),
+        cluster_shapes::answers(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
     ] {

@@ -74,7 +74,7 @@ pub(super) fn creation(
     let id = ScheduleId::from_bytes(app.engine.random().tail().to_be_bytes());
     let paused = paused.unwrap_or(false);
     let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });
-    let command = ScheduleCommand::Create { new, key };
+    let command = ScheduleCommand::Create { new, key, fresh: true };
     ScheduleOrder { tenant: tenant.clone(), id, if_version: None, command }
 }
 

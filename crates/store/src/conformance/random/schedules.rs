@@ -76,7 +76,8 @@ impl Pair<'_> {
         });
         let paused = self.dice.percent(10);
         let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });
-        ScheduleOrder { tenant, id, if_version: None, command: ScheduleCommand::Create { new, key } }
+        let fresh = self.dice.percent(50);
+        ScheduleOrder { tenant, id, if_version: None, command: ScheduleCommand::Create { new, key, fresh } }
     }
 
     async fn edit_of(&mut self, schedule: &Schedule) -> ScheduleOrder {

@@ -1,0 +1,38 @@
+//! The shapes of what is told of a cluster.
+
+use serde_json::{Value, json};
+
+use super::reference;
+use super::shapes::open;
+
+const LAG_NOTE: &str = "How long the oldest due job has waited for room in memory, in milliseconds.";
+
+pub(super) fn answers() -> Value {
+    json!({
+        "Cluster": open(json!({
+            "store": {"type": "string", "description": "What kind of store it is: `embedded`."},
+            "shards": {"type": "integer"},
+            "lag_ms": {"type": "integer", "description": LAG_NOTE},
+            "tz_database": reference("TzDatabase"),
+            "nodes": {"type": "array", "items": reference("Node")},
+        })),
+        "Node": open(json!({
+            "id": {"type": "string"},
+            "version": {"type": "string"},
+            "started_at": reference("Time"),
+            "state": {"type": "string", "enum": ["serving", "draining"]},
+            "shards": {"type": "integer", "description": "How many it has."},
+            "leases": {"type": "array", "items": open(json!({
+                "first_shard": {"type": "integer"},
+                "last_shard": {"type": "integer"},
+                "epoch": {"type": "integer", "description": "Rises whenever shards change hands."},
+            }))},
+            "lag_ms": {"type": "integer", "description": LAG_NOTE},
+            "tz_database": reference("TzDatabase"),
+        })),
+        "TzDatabase": open(json!({
+            "version": {"type": "string", "description": "Such as `2026a`."},
+            "source": {"type": "string", "description": "`bundled`, or the folder it was read from."},
+        })),
+    })
+}
