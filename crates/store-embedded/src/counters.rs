@@ -26,7 +26,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     tenants: BTreeMap<Tenant, Delta>,
-    days: BTreeMap<(Day, Tenant), Delta>,
+    days: BTreeMap<Day, BTreeMap<Tenant, Delta>>,
 }
 
 impl Changes {
@@ -42,14 +42,9 @@ impl Changes {
         }
         for (place, by) in [(from, -1), (to, 1)] {
             let Some((state, day)) = place else { continue };
-            if !self.tenants.contains_key(tenant) {
-                self.tenants.insert(tenant.clone(), Delta::default());
-            }
-            if let Some(delta) = self.tenants.get_mut(tenant) {
-                bump(delta, state, by);
-            }
+            bump(&mut self.tenants, tenant, state, by);
             if let Some(day) = day {
-                bump(self.days.entry((day, tenant.clone())).or_default(), state, by);
+                bump(self.days.entry(day).or_default(), tenant, state, by);
             }
         }
     }
@@ -73,10 +68,12 @@ impl Counters {
         for (tenant, delta) in &changes.tenants {
             write_counts(batch, keys::meta::tenant(tenant), sum(self.of(Some(tenant)), delta));
         }
-        for ((day, tenant), delta) in &changes.days {
-            let before =
-                self.days.get(day).and_then(|tenants| tenants.get(tenant)).copied().unwrap_or_default();
-            write_counts(batch, keys::meta::day(*day, tenant), sum(before, delta));
+        for (day, deltas) in &changes.days {
+            let before = self.days.get(day);
+            for (tenant, delta) in deltas {
+                let before = before.and_then(|tenants| tenants.get(tenant)).copied().unwrap_or_default();
+                write_counts(batch, keys::meta::day(*day, tenant), sum(before, delta));
+            }
         }
     }
 
@@ -90,9 +87,12 @@ impl Counters {
                 self.tenants.insert(tenant, counts);
             }
         }
-        for ((day, tenant), delta) in changes.days {
-            let counts = self.days.entry(day).or_default().entry(tenant).or_default();
-            *counts = sum(*counts, &delta);
+        for (day, deltas) in changes.days {
+            let tenants = self.days.entry(day).or_default();
+            for (tenant, delta) in deltas {
+                let counts = tenants.entry(tenant).or_default();
+                *counts = sum(*counts, &delta);
+            }
         }
     }
 
@@ -102,7 +102,7 @@ impl Counters {
         let mut jobs = 0;
         for (tenant, counts) in self.days.get(&day).into_iter().flatten() {
             let delta = counts.0.map(|count| i64::try_from(count).map_or(i64::MIN, |count| -count));
-            changes.days.insert((day, tenant.clone()), delta);
+            changes.days.entry(day).or_default().insert(tenant.clone(), delta);
             changes.tenants.insert(tenant.clone(), delta);
             jobs += counts.0.iter().sum::<u64>();
         }
@@ -148,8 +148,12 @@ fn write_counts(batch: &mut Batch, key: Vec<u8>, counts: Counts) {
     }
 }
 
-fn bump(delta: &mut Delta, state: State, by: i64) {
-    if let Some(count) = delta.get_mut(state.index()) {
+fn bump(deltas: &mut BTreeMap<Tenant, Delta>, tenant: &Tenant, state: State, by: i64) {
+    // Nearly always there already, and then its name need not be copied.
+    if !deltas.contains_key(tenant) {
+        deltas.insert(tenant.clone(), Delta::default());
+    }
+    if let Some(count) = deltas.get_mut(tenant).and_then(|delta| delta.get_mut(state.index())) {
         *count += by;
     }
 }

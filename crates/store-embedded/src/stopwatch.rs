@@ -13,6 +13,13 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
+    /// How long it took since the last lap, which ends here.
+    pub(crate) fn lap(&mut self) -> Duration {
+        let lap = self.0.elapsed();
+        self.0 += lap;
+        lap
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }

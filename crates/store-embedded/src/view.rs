@@ -53,16 +53,16 @@ struct Inner {
     ended: VecDeque<(u64, JobTag)>,
     changed: FxHashMap<JobTag, u64>,
     changed_order: VecDeque<(u64, JobTag)>,
-    /// Jobs that were just read, oldest first; may name some that were claimed since.
-    recent: VecDeque<JobTag>,
-    recent_count: usize,
-    recent_bytes: usize,
+    /// What is read now belongs to this generation of jobs that were just read.
+    generation: u64,
+    /// The bytes of this generation, and of the one before it.
+    recent_bytes: [usize; 2],
 }
 
 #[derive(Debug)]
 enum Entry {
-    /// Waits, and was read just now.
-    Recent(Arc<Job>),
+    /// Waits, and was read just now, in this generation.
+    Recent(Arc<Job>, u64),
     /// Is running; or was, and is only a trace for readers older than this version.
     UnderWay(UnderWay, Option<u64>),
 }
@@ -123,8 +123,10 @@ impl View {
             }
         }
         for (tag, under_way) in published.running {
-            if let Some(Entry::Recent(job)) = inner.jobs.insert(tag, Entry::UnderWay(under_way, None)) {
-                inner.one_less_recent(&job);
+            if let Some(Entry::Recent(job, read_in)) =
+                inner.jobs.insert(tag, Entry::UnderWay(under_way, None))
+            {
+                inner.one_less_recent(&job, read_in);
             }
         }
         inner.sweep();
@@ -138,7 +140,7 @@ impl View {
             .values()
             .filter_map(|entry| match entry {
                 Entry::UnderWay(under_way, None) => Some(Job::clone(&under_way.job)),
-                Entry::UnderWay(_, Some(_)) | Entry::Recent(_) => None,
+                Entry::UnderWay(_, Some(_)) | Entry::Recent(..) => None,
             })
             .collect();
         drop(inner);
@@ -161,7 +163,7 @@ impl View {
         for (tag, whose) in jobs {
             let known = match inner.jobs.get(&tag) {
                 Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way.clone()),
-                Some(Entry::Recent(job)) => Known::Waiting(Arc::clone(job)),
+                Some(Entry::Recent(job, _)) => Known::Waiting(Arc::clone(job)),
                 Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
             };
             found(whose, known);
@@ -172,7 +174,7 @@ impl View {
     pub(crate) fn schedules_of(&self, tags: impl Iterator<Item = JobTag>) -> Vec<ScheduleKey> {
         let inner = self.lock();
         let schedule_of = |tag: JobTag| {
-            let Some(Entry::Recent(job)) = inner.jobs.get(&tag) else { return None };
+            let Some(Entry::Recent(job, _)) = inner.jobs.get(&tag) else { return None };
             let occurrence = job.spec.occurrence.as_ref()?;
             Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
         };
@@ -231,47 +233,53 @@ impl Inner {
     fn under_way(&self, tag: JobTag, attempt: u32) -> Option<&UnderWay> {
         match self.jobs.get(&tag)? {
             Entry::UnderWay(under_way, _) => Some(under_way).filter(|it| it.job.status.attempt > attempt),
-            Entry::Recent(_) => None,
+            Entry::Recent(..) => None,
         }
     }
 
     fn remember(&mut self, tag: JobTag, job: &Arc<Job>) {
-        let recent = Entry::Recent(Arc::clone(job));
+        let recent = Entry::Recent(Arc::clone(job), self.generation);
         match self.jobs.entry(tag) {
             hash_map::Entry::Vacant(place) => {
                 place.insert(recent);
-                self.recent.push_back(tag);
-                self.recent_count += 1;
-                self.recent_bytes += job.size_bytes();
             }
             hash_map::Entry::Occupied(mut place) => {
-                if let Entry::Recent(old) = place.get() {
-                    self.recent_bytes = self.recent_bytes + job.size_bytes() - old.size_bytes();
-                    place.insert(recent);
-                }
+                let Entry::Recent(old, read_in) = place.get() else { return };
+                let (old, read_in) = (Arc::clone(old), *read_in);
+                place.insert(recent);
+                self.one_less_recent(&old, read_in);
             }
         }
+        let [now, _] = &mut self.recent_bytes;
+        *now += job.size_bytes();
     }
 
+    /// Begins a new generation when this one is large, and forgets what is left of the one before.
     fn trim_recent(&mut self) {
-        while self.recent_bytes > RECENT_BYTES_MAX || self.recent.len() > 2 * self.recent_count + 1024 {
-            let Some(oldest) = self.recent.pop_front() else { break };
-            self.forget_recent(oldest);
+        let [now, before] = self.recent_bytes;
+        if now < RECENT_BYTES_MAX / 2 {
+            return;
         }
+        if before > 0 {
+            let generation = self.generation;
+            self.jobs.retain(|_, entry| !matches!(entry, Entry::Recent(_, read_in) if *read_in < generation));
+        }
+        self.generation += 1;
+        self.recent_bytes = [0, now];
     }
 
     fn forget_recent(&mut self, tag: JobTag) {
         if let hash_map::Entry::Occupied(place) = self.jobs.entry(tag)
-            && let Entry::Recent(_) = place.get()
-            && let Entry::Recent(job) = place.remove()
+            && let Entry::Recent(..) = place.get()
+            && let Entry::Recent(job, read_in) = place.remove()
         {
-            self.one_less_recent(&job);
+            self.one_less_recent(&job, read_in);
         }
     }
 
-    fn one_less_recent(&mut self, job: &Job) {
-        self.recent_count -= 1;
-        self.recent_bytes -= job.size_bytes();
+    fn one_less_recent(&mut self, job: &Job, read_in: u64) {
+        let [now, before] = &mut self.recent_bytes;
+        *(if read_in == self.generation { now } else { before }) -= job.size_bytes();
     }
 
     /// Removes traces no reader needs any more.

@@ -196,7 +196,7 @@ impl Reader<'_> {
         let mut stopwatch = Stopwatch::start();
         let range = (Bound::Included(&*start.clone()), Bound::Excluded(end));
         let scanned = self.snapshot.scan(Keyspace::Waiting, range, Direction::Up, &mut |key, value| {
-            if stopwatch.elapsed() >= SLOW_STEP {
+            if stopwatch.lap() >= SLOW_STEP {
                 self.shared.gaps.note(self.gaps_version, &start, key);
             }
             outcome = keys::parse(key).ok_or_else(bad_key).and_then(|parsed| visit(parsed, value));
@@ -206,7 +206,6 @@ impl Reader<'_> {
             start.clear();
             start.extend_from_slice(key);
             start.push(0);
-            stopwatch = Stopwatch::start();
             ControlFlow::Continue(())
         });
         scanned.map_err(read_error)?;
