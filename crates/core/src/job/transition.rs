@@ -96,6 +96,7 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         }
         Command::LeaseOver { token, jitter } => lease_over(job, *token, *jitter, now),
         Command::Lost { token } => lost(job, *token, now),
+        Command::WorkerGone { token } => worker_gone(job, *token, now),
         Command::Cancel => cancel(job, now),
         Command::RunNow => {
             let mut next = waiting(job)?;
@@ -210,6 +211,21 @@ fn lost(job: &Job, token: Token, now: Timestamp) -> Result<Change, Rejection> {
         }
         if status.failures >= retry.max_attempts {
             status.reason = Some("the server stopped in too many of its attempts".into());
+            finish(status, State::Dead, now);
+        } else {
+            wait(status, now);
+        }
+    })
+}
+
+fn worker_gone(job: &Job, token: Token, now: Timestamp) -> Result<Change, Rejection> {
+    let retry = job.spec.retry;
+    let finding = Finding { status_code: None, detail: "the worker was gone before the attempt ended".into() };
+    end_attempt(job, token, now, Ending::Lost, &finding, |status| {
+        status.failures = status.failures.saturating_add(1);
+        if status.failures >= retry.max_attempts {
+            let max = retry.max_attempts;
+            status.reason = Some(format!("all {max} attempts failed; in the last the worker was gone").into());
             finish(status, State::Dead, now);
         } else {
             wait(status, now);

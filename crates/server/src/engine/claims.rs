@@ -11,10 +11,19 @@ use super::Shared;
 use super::ready::Taker;
 use super::scheduler::{Message, push_lease_ms};
 
-/// Jobs to be claimed together, for the pusher or for one taker.
+/// Jobs to be claimed together, for the pusher or for takers.
 pub(super) struct Claim {
     pub(super) picks: Vec<Arc<Job>>,
-    pub(super) taker: Option<Taker>,
+    /// Each has so many of the picks, in their order. None: all are for the pusher.
+    pub(super) takers: Vec<(Taker, usize)>,
+}
+
+impl Claim {
+    /// For each pick, who takes it.
+    fn runners(&self) -> impl Iterator<Item = Option<&Taker>> {
+        let takers = self.takers.iter().flat_map(|(taker, count)| std::iter::repeat_n(Some(taker), *count));
+        takers.chain(std::iter::repeat(None))
+    }
 }
 
 /// What became of one claim.
@@ -33,19 +42,19 @@ const PUSH_WORKER: &str = "push";
 const RETRY_WAIT_MS: u64 = 100;
 
 pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
-    let worker: Arc<str> =
-        claim.taker.as_ref().map_or_else(|| Arc::from(PUSH_WORKER), |t| Arc::clone(&t.worker));
+    let pusher: Arc<str> = Arc::from(PUSH_WORKER);
     let orders: Vec<Order> = claim
         .picks
         .iter()
-        .map(|job| Order {
+        .zip(claim.runners())
+        .map(|(job, taker)| Order {
             tenant: job.tenant.clone(),
             id: job.id,
             command: Command::Claim {
                 epoch,
-                worker: Arc::clone(&worker),
-                lease_ms: claim.taker.as_ref().map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
-                detached: claim.taker.is_some(),
+                worker: Arc::clone(taker.map_or(&pusher, |taker| &taker.worker)),
+                lease_ms: taker.map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
+                detached: taker.is_some(),
             },
         })
         .collect();
