@@ -34,6 +34,8 @@ pub(in crate::engine) struct Subscriber {
     pub(in crate::engine) credits: usize,
     /// Jobs it works on.
     pub(in crate::engine) in_flight: usize,
+    /// It sits on jobs without starting them, whatever room it says it has: others come first.
+    pub(in crate::engine) lags: bool,
     pub(in crate::engine) outlet: Outlet,
 }
 
@@ -60,7 +62,8 @@ impl Subscriber {
     /// How busy it is, of all it can do.
     fn load(&self) -> u32 {
         let capacity = (self.in_flight + self.credits).max(1);
-        u32::try_from(self.in_flight * LOAD_SCALE / capacity).unwrap_or(u32::MAX)
+        let behind = if self.lags { LOAD_SCALE } else { 0 };
+        u32::try_from(self.in_flight * LOAD_SCALE / capacity + behind).unwrap_or(u32::MAX)
     }
 }
 
@@ -162,6 +165,16 @@ impl Ready {
     /// What is known of a subscriber.
     pub(in crate::engine) fn subscriber(&self, id: SubscriberId) -> Option<&Subscriber> {
         self.subscribers.get(id)
+    }
+
+    /// A subscriber sits on its jobs, or no longer does.
+    pub(in crate::engine) fn set_lags(&mut self, id: SubscriberId, lags: bool) {
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id)
+            && subscriber.lags != lags
+        {
+            subscriber.lags = lags;
+            self.reseat(id);
+        }
     }
 
     /// Looks again whether a subscriber may be fed.

@@ -196,6 +196,7 @@ impl Scheduler {
             lease_ms: take.lease_ms,
             credits: take.count_max,
             in_flight: 0,
+            lags: false,
             outlet: Outlet::Once(reply),
         });
     }

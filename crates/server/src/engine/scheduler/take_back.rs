@@ -39,6 +39,9 @@ impl Scheduler {
                 jobs.iter().for_each(|(id, _)| self.workers.no_longer_unstarted(id));
                 if let Some(session) = self.workers.get(session) {
                     session.push(Push::TakeBack(jobs));
+                    if let Some(subscriber) = session.subscriber {
+                        self.ready.set_lags(subscriber, true);
+                    }
                 }
             }
         }

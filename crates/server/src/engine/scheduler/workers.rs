@@ -47,6 +47,7 @@ impl Scheduler {
                     let held = self.workers.holding(&id);
                     if held.is_some_and(|held| held.session == session && held.token == token) {
                         self.workers.no_longer_unstarted(&id);
+                        self.keeps_up(session);
                     }
                 }
             }
@@ -119,6 +120,7 @@ impl Scheduler {
             lease_ms: subscription.lease_ms,
             credits: subscription.credits,
             in_flight,
+            lags: false,
             outlet: Outlet::Stream(unsent),
         });
         self.workers.seat(id, subscriber);
@@ -192,12 +194,22 @@ impl Scheduler {
     fn worker_reported(&mut self, id: SessionId, job: &Job) {
         let Some(running) = &job.status.running else {
             self.forget_holding(&job.id);
+            if job.status.attempts.last().is_some_and(|last| last.ending != Ending::Released) {
+                self.keeps_up(id);
+            }
             return;
         };
         let Some(session) = self.workers.get(id) else { return };
         if session.subscriber.is_some() && session.name == running.worker && self.workers.holding(&job.id).is_none()
         {
             self.workers.hold(id, job, None);
+        }
+    }
+
+    /// A worker starts jobs, or ends them.
+    fn keeps_up(&mut self, id: SessionId) {
+        if let Some(subscriber) = self.workers.get(id).and_then(|session| session.subscriber) {
+            self.ready.set_lags(subscriber, false);
         }
     }
 
