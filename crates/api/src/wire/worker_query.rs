@@ -60,7 +60,8 @@ mod tests {
         let mut faults = Faults::default();
         assert_eq!(WorkerQuery::read("limit=7&cursor=42", &mut faults), WorkerQuery { limit: 7, after: 42 });
         assert!(faults.is_empty());
-        drop(WorkerQuery::read("limit=0&cursor=x&limits=1", &mut faults));
+        let refused = WorkerQuery::read("limit=0&cursor=x&limits=1", &mut faults);
+        assert_eq!(refused, WorkerQuery { limit: PAGE_COUNT_DEFAULT, after: 0 });
         let codes: Vec<Code> = faults.into_list().into_iter().map(|fault| fault.code).collect();
         assert_eq!(codes, [Code::InvalidParameter, Code::InvalidCursor, Code::UnknownParameter]);
     }

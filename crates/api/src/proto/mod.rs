@@ -1,5 +1,7 @@
 //! The messages and services of the gRPC API, made from `proto/` when the crate is built.
 
+mod json;
+
 /// `tidewheel.v1`: workers, jobs and schedules.
 #[allow(
     missing_docs,
