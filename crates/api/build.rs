@@ -105,8 +105,14 @@ fn main() {
         }
         config = config
             .field_attribute(format!("{path}.payload"), r#"#[serde(with = "crate::proto::json::raw")]"#)
-            .field_attribute(format!("{path}.result"), r#"#[serde(with = "crate::proto::json::raw_or_null")]"#)
-            .field_attribute(format!("{path}.progress"), r#"#[serde(with = "crate::proto::json::raw_or_null")]"#);
+            .field_attribute(
+                format!("{path}.result"),
+                r#"#[serde(with = "crate::proto::json::raw_or_null")]"#,
+            )
+            .field_attribute(
+                format!("{path}.progress"),
+                r#"#[serde(with = "crate::proto::json::raw_or_null")]"#,
+            );
     }
     // The id is a part of the address.
     for request in ["RetryJobRequest", "PatchJobRequest", "BackfillScheduleRequest"] {

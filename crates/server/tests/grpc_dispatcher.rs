@@ -61,7 +61,10 @@ async fn a_registered_job_is_claimed_and_reported_on() {
     assert_eq!(made["status"], "ACTIVE", "{made}");
     let task = claim_one(&mut client, "acme").await;
     assert_eq!((task.tenant_id.as_str(), task.job_type.as_str()), ("acme", "billing"));
-    assert_eq!((task.payload_json.as_str(), task.job_id.clone()), (r#"{"batch":500}"#, made["job_id"].as_str().unwrap().to_owned()));
+    assert_eq!(
+        (task.payload_json.as_str(), task.job_id.clone()),
+        (r#"{"batch":500}"#, made["job_id"].as_str().unwrap().to_owned())
+    );
     assert!(task.scheduled_time_epoch > 1_700_000_000);
     assert!(update(&mut client, "acme", &task.trigger_id, "STARTED").await.unwrap());
     assert!(update(&mut client, "acme", &task.trigger_id, "SUCCEEDED").await.unwrap());
@@ -109,7 +112,13 @@ async fn health_tells_whether_the_server_takes_work() {
     let server = Server::start(Config::default()).await;
     let mut client = HealthClient::new(server.channel().await);
     let check = |service: &str| HealthCheckRequest { service: service.into() };
-    for service in ["", "tidewheel.v1.Worker", "tidewheel.v1.Jobs", "tidewheel.v1.Schedules", "database.scheduler.v1.SchedulerDispatcher"] {
+    for service in [
+        "",
+        "tidewheel.v1.Worker",
+        "tidewheel.v1.Jobs",
+        "tidewheel.v1.Schedules",
+        "database.scheduler.v1.SchedulerDispatcher",
+    ] {
         assert_eq!(client.check(check(service)).await.unwrap().into_inner().status, 1, "{service}");
     }
     assert_eq!(client.check(check("other")).await.unwrap_err().code(), Code::NotFound);

@@ -13,11 +13,11 @@ use prost_types::{Duration, Timestamp};
 use tidewheel_api::proto::v1::jobs_client::JobsClient;
 use tidewheel_api::proto::v1::schedules_client::SchedulesClient;
 use tidewheel_api::proto::v1::{
-    BackfillScheduleRequest, CancelJobRequest, CountJobsRequest, CreateScheduleRequest, DeleteScheduleRequest,
-    DstRule, Exclude, ExplainJobRequest, GetJobRequest, GetScheduleRequest, JobFilter, ListAttemptsRequest,
-    ListFiringsRequest, ListJobsRequest, ListSchedulesRequest, NewJob, NextFiresRequest, PatchJobRequest,
-    PauseScheduleRequest, PreviewScheduleRequest, PutScheduleRequest, ResumeScheduleRequest, Retry,
-    RetryJobRequest, RunJobRequest, ScheduleSpec, SubmitBatch, SubmitRequest, TriggerScheduleRequest,
+    BackfillScheduleRequest, CancelJobRequest, CountJobsRequest, CreateScheduleRequest,
+    DeleteScheduleRequest, DstRule, Exclude, ExplainJobRequest, GetJobRequest, GetScheduleRequest, JobFilter,
+    ListAttemptsRequest, ListFiringsRequest, ListJobsRequest, ListSchedulesRequest, NewJob, NextFiresRequest,
+    PatchJobRequest, PauseScheduleRequest, PreviewScheduleRequest, PutScheduleRequest, ResumeScheduleRequest,
+    Retry, RetryJobRequest, RunJobRequest, ScheduleSpec, SubmitBatch, SubmitRequest, TriggerScheduleRequest,
     UpdateScheduleRequest,
 };
 use tidewheel_server::engine::Config;
@@ -61,7 +61,10 @@ async fn a_job_is_submitted_read_changed_and_run() {
     let id = first.id;
     let found = jobs.get(GetJobRequest { id: id.clone() }).await.unwrap().into_inner();
     assert_eq!((found.payload.as_ref(), found.max_attempts), (b"{\"n\" : 1}".as_slice(), 7));
-    assert_eq!((found.queue.as_deref(), found.priority.as_str(), found.tenant.as_str()), (Some("q"), "high", "default"));
+    assert_eq!(
+        (found.queue.as_deref(), found.priority.as_str(), found.tenant.as_str()),
+        (Some("q"), "high", "default")
+    );
     assert_eq!(found.timeout, Some(Duration { seconds: 90, nanos: 0 }));
     assert!(found.worker.is_none() && found.lease_until.is_none() && found.result.is_empty());
 
@@ -81,7 +84,11 @@ async fn a_job_is_submitted_read_changed_and_run() {
 
     let explained = jobs.explain(ExplainJobRequest { id: id.clone() }).await.unwrap().into_inner();
     assert_eq!(explained.waits_for.as_deref(), Some("time"));
-    let moved = PatchJobRequest { id: id.clone(), run_at: Some(Timestamp { seconds: 0, ..FAR }), ..Default::default() };
+    let moved = PatchJobRequest {
+        id: id.clone(),
+        run_at: Some(Timestamp { seconds: 0, ..FAR }),
+        ..Default::default()
+    };
     assert_eq!(jobs.patch(moved).await.unwrap_err().code(), Code::InvalidArgument);
     let patch = PatchJobRequest { id: id.clone(), priority: "low".into(), ..PatchJobRequest::default() };
     assert_eq!(jobs.patch(patch).await.unwrap().into_inner().priority, "low");
@@ -165,7 +172,8 @@ async fn a_schedule_lives_its_life() {
         note: "hello".into(),
         ..ScheduleSpec::default()
     };
-    let made = schedules.create(CreateScheduleRequest { schedule: Some(spec.clone()) }).await.unwrap().into_inner();
+    let made =
+        schedules.create(CreateScheduleRequest { schedule: Some(spec.clone()) }).await.unwrap().into_inner();
     assert_eq!((made.state.as_str(), made.name.as_deref(), made.version), ("active", Some("morning"), 1));
     assert!(made.next_fire_at.is_some() && made.payload == b"[1]".as_slice());
     assert_eq!(made.exclude.as_ref().unwrap().dates, ["2099-12-24"]);
@@ -190,7 +198,8 @@ async fn a_schedule_lives_its_life() {
     assert!(!schedules.resume(resume).await.unwrap().into_inner().paused);
     let triggered = schedules.trigger(TriggerScheduleRequest { id: id.clone() }).await.unwrap().into_inner();
     assert!(triggered.job_id.starts_with("job_") && triggered.schedule_id == id);
-    let next = schedules.next(NextFiresRequest { id: id.clone(), count: Some(3) }).await.unwrap().into_inner();
+    let next =
+        schedules.next(NextFiresRequest { id: id.clone(), count: Some(3) }).await.unwrap().into_inner();
     assert_eq!(next.fires.len(), 3);
     let firings = ListFiringsRequest { id: id.clone(), limit: 10, ..ListFiringsRequest::default() };
     let firings = schedules.list_firings(firings).await.unwrap().into_inner();
@@ -200,7 +209,11 @@ async fn a_schedule_lives_its_life() {
     let backfill = BackfillScheduleRequest { id: id.clone(), from, ..BackfillScheduleRequest::default() };
     let backfilled = schedules.backfill(backfill).await.unwrap().into_inner();
     assert!(backfilled.count >= 5 && backfilled.next_from.is_none(), "{backfilled:?}");
-    let put = PutScheduleRequest { name: "morning".into(), schedule: Some(ScheduleSpec { name: String::new(), ..spec }), if_version: None };
+    let put = PutScheduleRequest {
+        name: "morning".into(),
+        schedule: Some(ScheduleSpec { name: String::new(), ..spec }),
+        if_version: None,
+    };
     assert_eq!(schedules.put(put).await.unwrap().into_inner().id, id);
     let list = ListSchedulesRequest { name: "morning".into(), ..ListSchedulesRequest::default() };
     assert_eq!(schedules.list(list).await.unwrap().into_inner().items.len(), 1);

@@ -8,13 +8,11 @@ mod http_harness;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use grpc_harness::{
-    Server, Worker, cancelled, code, end, failed, released, snoozed, subscribe, succeeded,
-};
+use grpc_harness::{Server, Worker, cancelled, code, end, failed, released, snoozed, subscribe, succeeded};
 use prost_types::Duration;
 use serde_json::{Value, json};
-use tidewheel_api::proto::v1::{Failed, Heartbeat, Outcome, Subscribe, Succeeded, outcome, server_message};
 use tidewheel_api::proto::v1::{Drain, worker_message};
+use tidewheel_api::proto::v1::{Failed, Heartbeat, Outcome, Subscribe, Succeeded, outcome, server_message};
 use tidewheel_server::engine::Config;
 use tonic::Code;
 
@@ -36,7 +34,10 @@ async fn jobs_come_as_far_as_credits_reach() {
     );
     assert_eq!(shown[0]["id"], *worker.welcome.worker_id);
     let answers = worker.outcomes(first.iter().map(|job| end(job, succeeded())).collect()).await;
-    assert!(answers.iter().all(|answer| answer.code == "accepted" && answer.state == "succeeded"), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer.code == "accepted" && answer.state == "succeeded"),
+        "{answers:?}"
+    );
     worker.nothing_comes().await;
     worker.add_credits(10).await;
     let rest = worker.jobs(3).await;
@@ -59,7 +60,10 @@ async fn a_job_comes_with_all_there_is_to_know_of_it() {
     let job = worker.job().await;
     assert_eq!(job.id, made["id"]);
     assert_eq!(job.payload, payload.as_bytes());
-    assert_eq!((job.tenant.as_str(), job.r#type.as_str(), job.queue.as_str()), ("default", "resize", "images"));
+    assert_eq!(
+        (job.tenant.as_str(), job.r#type.as_str(), job.queue.as_str()),
+        ("default", "resize", "images")
+    );
     assert_eq!((job.attempt, job.max_attempts, job.priority.as_str()), (1, 7, "high"));
     assert_eq!((job.idempotency_key.as_str(), job.labels["a"].as_str()), ("k1", "b"));
     assert_eq!(job.timeout, Some(Duration { seconds: 90, nanos: 0 }));
@@ -75,7 +79,8 @@ async fn each_outcome_is_answered_for_by_itself() {
     let mut worker = server.worker(subscribe("q", 8)).await;
     server.submit("q", 7).await;
     let jobs = worker.jobs(7).await;
-    let dead = outcome::Result::Failed(Failed { error: "x".repeat(5_000), r#final: true, ..Failed::default() });
+    let dead =
+        outcome::Result::Failed(Failed { error: "x".repeat(5_000), r#final: true, ..Failed::default() });
     let bad_result = outcome::Result::Succeeded(Succeeded { result: Bytes::from_static(b"{nonsense") });
     let nobody = Outcome { id: "job_01JDQ5M8ZK0000000000000000".into(), ..end(&jobs[0], succeeded()) };
     let garbled = Outcome { id: "no id".into(), ..end(&jobs[0], succeeded()) };
@@ -164,7 +169,8 @@ async fn a_cancel_reaches_the_worker_and_its_outcome_is_refused() {
     assert_eq!(answer.json()["state"], "cancelled");
     match worker.next().await {
         Ok(server_message::Message::CancelJobs(cancel)) => {
-            let told: Vec<_> = cancel.jobs.iter().map(|job| (&job.id, job.token, job.reason.as_str())).collect();
+            let told: Vec<_> =
+                cancel.jobs.iter().map(|job| (&job.id, job.token, job.reason.as_str())).collect();
             assert_eq!(told, [(&jobs[0].id, jobs[0].token, "cancelled")]);
         }
         other => panic!("expected a cancel: {other:?}"),

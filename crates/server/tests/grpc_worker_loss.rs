@@ -36,7 +36,10 @@ async fn jobs_of_a_worker_that_went_away_return_and_count() {
     assert_eq!(next.outcomes(vec![end(&first, succeeded())]).await[0].code, "stale_token");
     assert_eq!(next.end(&second, succeeded()).await, "accepted");
     let attempts = server.api.get(&format!("/v1/jobs/{}/attempts", first.id)).await.json();
-    assert_eq!((&attempts["items"][0]["state"], &attempts["items"][1]["state"]), (&json!("lost"), &json!("succeeded")));
+    assert_eq!(
+        (&attempts["items"][0]["state"], &attempts["items"][1]["state"]),
+        (&json!("lost"), &json!("succeeded"))
+    );
     assert!(attempts["items"][0]["detail"].as_str().unwrap().contains("worker"), "{attempts}");
 }
 

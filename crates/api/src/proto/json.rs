@@ -25,7 +25,9 @@ pub(crate) mod time {
         serializer.collect_str(&Timestamp::from_ms(ms))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Instant>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Instant>, D::Error> {
         let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
         let ms = text.parse::<Timestamp>().map_err(D::Error::custom)?.as_ms();
         let nanos = i32::try_from(ms.rem_euclid(SECOND_MS) * NANOS_PER_MS).unwrap_or(0);
@@ -56,7 +58,9 @@ pub(crate) mod duration {
         serializer.serialize_str(&format_duration(ms))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
         let ms = parse_duration(&text).map_err(D::Error::custom)?;
         let nanos = i32::try_from(ms % SECOND_MS * NANOS_PER_MS).unwrap_or(0);

@@ -96,8 +96,13 @@ mod tests {
     fn lane(entries: &[(&str, Priority, u32)]) -> Lane<u32> {
         let mut lane = Lane::new(LaneConfig::default());
         for (tenant, priority, item) in entries {
-            let entry =
-                Entry { tenant: Arc::from(*tenant), priority: *priority, ready_at_ms: 0, cost: 1, item: *item };
+            let entry = Entry {
+                tenant: Arc::from(*tenant),
+                priority: *priority,
+                ready_at_ms: 0,
+                cost: 1,
+                item: *item,
+            };
             assert!(lane.push(entry).is_ok());
         }
         lane

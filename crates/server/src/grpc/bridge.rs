@@ -78,7 +78,8 @@ impl Call {
 
     /// The version that is meant.
     pub(super) fn if_version(mut self, version: Option<u64>) -> Self {
-        if let Some(value) = version.and_then(|version| HeaderValue::try_from(format!("\"{version}\"")).ok()) {
+        if let Some(value) = version.and_then(|version| HeaderValue::try_from(format!("\"{version}\"")).ok())
+        {
             self.headers.insert(http::header::IF_MATCH, value);
         }
         self

@@ -83,7 +83,8 @@ impl SchedulerDispatcher for DispatcherService {
         let engine = self.engine.clone();
         // To its end, even if the caller hangs up.
         let applied = tokio::spawn(async move { engine.command(orders).await });
-        let applied = applied.await.map_err(|_| status(Code::Internal, "the server failed; its log says more"))?;
+        let applied =
+            applied.await.map_err(|_| status(Code::Internal, "the server failed; its log says more"))?;
         let success = match applied.map_err(Problem::from)?.pop() {
             Some(Ok(_)) => true,
             Some(Err(Refusal::Rejected(Rejection::StaleToken))) => false,

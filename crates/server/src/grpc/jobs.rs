@@ -35,9 +35,8 @@ impl JobsService {
 
 /// Adds what a filter says to the address.
 fn filtered(mut call: Call, filter: &JobFilter) -> Call {
-    let instant = |at: &Option<prost_types::Timestamp>| {
-        at.as_ref().map(|at| time(at).to_string()).unwrap_or_default()
-    };
+    let instant =
+        |at: &Option<prost_types::Timestamp>| at.as_ref().map(|at| time(at).to_string()).unwrap_or_default();
     call = call
         .parameter("state", &filter.states.join(","))
         .parameter("type", &filter.r#type)

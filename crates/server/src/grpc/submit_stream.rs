@@ -5,7 +5,9 @@ use std::pin::Pin;
 
 use futures_util::{Stream, stream};
 use http::Method;
-use tidewheel_api::proto::v1::{NewJob, Problem as ProblemMessage, SubmitAnswer, SubmitBatch, SubmitBatchAnswer};
+use tidewheel_api::proto::v1::{
+    NewJob, Problem as ProblemMessage, SubmitAnswer, SubmitBatch, SubmitBatchAnswer,
+};
 use tidewheel_api::wire::fault::Code;
 use tonic::metadata::MetadataMap;
 use tonic::{Status, Streaming};

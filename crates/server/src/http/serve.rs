@@ -215,7 +215,11 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
             let answer = tower_service::Service::call(&mut app, request).await?;
             // A gRPC call is under way until the last of its answers. Any other may take as long as it likes to read.
             let is_call = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/grpc");
-            Ok(if is_call { answer.map(|body| Body::new(Held { body, _under_way: under_way })) } else { answer })
+            Ok(if is_call {
+                answer.map(|body| Body::new(Held { body, _under_way: under_way }))
+            } else {
+                answer
+            })
         })
     }
 }

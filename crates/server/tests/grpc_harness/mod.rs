@@ -1,6 +1,6 @@
 //! The whole server on a free port of loopback, and a worker that does what a test tells it to.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, clippy::wildcard_enum_match_arm, reason = "each test file uses a part of it")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidewheel_api::proto::v1::worker_client::WorkerClient;
 use tidewheel_api::proto::v1::{
-    AddCredits, AttemptRef, Cancelled, Drain, Failed, Heartbeat, HeartbeatAnswer, Heartbeats, LeasedJob, Outcome,
-    OutcomeAnswer, Outcomes, Released, ServerMessage, Snoozed, Started, Subscribe, Succeeded, Welcome,
-    WorkerMessage, outcome, server_message, worker_message,
+    AddCredits, AttemptRef, Cancelled, Drain, Failed, Heartbeat, HeartbeatAnswer, Heartbeats, LeasedJob,
+    Outcome, OutcomeAnswer, Outcomes, Released, ServerMessage, Snoozed, Started, Subscribe, Succeeded,
+    Welcome, WorkerMessage, outcome, server_message, worker_message,
 };
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::{HttpLimits, ServeLimits, serve};

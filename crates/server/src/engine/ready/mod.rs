@@ -291,8 +291,7 @@ impl Ready {
     fn activate(&mut self, index: usize) {
         let per_host_max = self.config.push_per_host_max;
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            let can_move =
-                if slot.is_queue { !slot.seats.is_empty() } else { slot.in_flight < per_host_max };
+            let can_move = if slot.is_queue { !slot.seats.is_empty() } else { slot.in_flight < per_host_max };
             if can_move && !slot.active && !slot.lane.is_empty() {
                 slot.active = true;
                 let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };

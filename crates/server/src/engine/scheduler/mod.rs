@@ -27,7 +27,7 @@ use crate::engine::leases::Leases;
 use crate::engine::listing;
 use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
-use crate::engine::workers::{Workers, WorkerMessage};
+use crate::engine::workers::{WorkerMessage, Workers};
 use crate::engine::{Shared, Take, Whereabouts, is_waiting, named, outcomes, recheck};
 
 /// What the scheduler hears of.

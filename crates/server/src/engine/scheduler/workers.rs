@@ -15,8 +15,8 @@ use crate::engine::deliver::Report;
 use crate::engine::outcomes;
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId};
 use crate::engine::workers::{
-    Beginning, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome, WorkerMessage,
-    WorkerView,
+    Beginning, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
+    WorkerMessage, WorkerView,
 };
 
 impl Scheduler {
@@ -84,9 +84,8 @@ impl Scheduler {
             return Err(Refused::Draining);
         }
         let resumed = subscription.resume.as_ref().and_then(|resume| self.workers.by_secret(resume.session));
-        let resumed = resumed.filter(|id| {
-            self.workers.get(*id).is_some_and(|session| session.tenant == subscription.tenant)
-        });
+        let resumed = resumed
+            .filter(|id| self.workers.get(*id).is_some_and(|session| session.tenant == subscription.tenant));
         let unsent = Arc::clone(&opening.unsent);
         let id = match resumed {
             Some(id) => {
@@ -200,7 +199,9 @@ impl Scheduler {
             return;
         };
         let Some(session) = self.workers.get(id) else { return };
-        if session.subscriber.is_some() && session.name == running.worker && self.workers.holding(&job.id).is_none()
+        if session.subscriber.is_some()
+            && session.name == running.worker
+            && self.workers.holding(&job.id).is_none()
         {
             self.workers.hold(id, job, None);
         }

@@ -1,8 +1,8 @@
 //! What the engine has for a worker, as messages.
 
 use tidewheel_api::proto::v1::{
-    AttemptRef, CancelJob, CancelJobs, Heartbeat, HeartbeatAnswer, JobBatch, LeasedJob, Outcome, OutcomeAnswer,
-    TakeBack, Welcome as WelcomeMessage, server_message::Message,
+    AttemptRef, CancelJob, CancelJobs, Heartbeat, HeartbeatAnswer, JobBatch, LeasedJob, Outcome,
+    OutcomeAnswer, TakeBack, Welcome as WelcomeMessage, server_message::Message,
 };
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, Token};
@@ -65,8 +65,7 @@ fn leased(job: &Job) -> LeasedJob {
 
 pub(super) fn stop(stop: Stop) -> Message {
     let reason = if stop.cancelled { "cancelled" } else { "lease_over" };
-    let job =
-        CancelJob { id: stop.id.to_string(), token: stop.token.as_u64(), reason: reason.to_owned() };
+    let job = CancelJob { id: stop.id.to_string(), token: stop.token.as_u64(), reason: reason.to_owned() };
     Message::CancelJobs(CancelJobs { jobs: vec![job] })
 }
 
