@@ -264,6 +264,30 @@ async fn an_idle_worker_is_fed_before_a_busy_one() {
 }
 
 #[tokio::test]
+async fn the_list_of_workers_comes_in_pages() {
+    let server = Server::start(Config::default()).await;
+    let mut connected = Vec::new();
+    for name in ["a", "b", "c"] {
+        let named = Subscribe { worker: name.into(), types: vec!["t".into()], ..subscribe("q", 5) };
+        connected.push(server.worker(named).await);
+    }
+    let (mut names, mut path) = (Vec::new(), "/v1/workers?limit=2".to_owned());
+    loop {
+        let page = server.api.get(&path).await.json();
+        let items = page["items"].as_array().unwrap();
+        names.extend(items.iter().map(|worker| worker["name"].as_str().unwrap().to_owned()));
+        assert!(
+            items.iter().all(|worker| worker["types"] == json!(["t"]) && worker["min_priority"] == "low")
+        );
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/workers?limit=2&cursor={cursor}");
+    }
+    assert_eq!(names, ["a", "b", "c"]);
+    server.api.get("/v1/workers?cursor=x").await.problem(400, "invalid_cursor");
+    server.api.get("/v1/workers?state=x").await.problem(400, "unknown_parameter");
+}
+
+#[tokio::test]
 async fn a_draining_worker_gets_no_more_and_may_finish() {
     let server = Server::start(Config::default()).await;
     let mut worker = server.worker(subscribe("q", 10)).await;

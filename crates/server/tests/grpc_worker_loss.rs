@@ -11,6 +11,7 @@ use grpc_harness::{Server, Worker, attempt, code, end, released, subscribe, succ
 use serde_json::json;
 use tidewheel_api::proto::v1::{LeasedJob, Resume, Subscribe, server_message};
 use tidewheel_server::engine::Config;
+use tidewheel_server::http::ServeLimits;
 use tonic::Code;
 
 fn resuming(worker: &Worker, holding: &[&LeasedJob], credits: u32) -> Subscribe {
@@ -142,4 +143,36 @@ async fn jobs_that_lie_unstarted_are_taken_back_for_an_idle_worker() {
     assert_eq!(moved, back.iter().map(|job| job.id.clone()).collect());
     // The other is busy now, so the rest stays.
     slow.nothing_comes().await;
+}
+
+#[tokio::test]
+async fn a_quiet_stream_is_not_an_idle_connection() {
+    let limits = ServeLimits { idle_timeout: std::time::Duration::from_millis(50), ..ServeLimits::default() };
+    let server = Server::start_within(Config { worker_dead_ms: 1_000, ..Config::default() }, limits).await;
+    let mut quiet = server.worker(subscribe("q", 1)).await;
+    // What ends it is its silence, told as such, and not the end of the connection long before.
+    let ended = quiet.next().await.unwrap_err().unwrap();
+    assert_eq!((ended.code(), code(&ended)), (Code::DeadlineExceeded, "request_timeout"));
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
+    let server = Server::start(Config::default()).await;
+    let mut slow = server.worker(subscribe("q", 200)).await;
+    let job = json!({"type": "t", "queue": "q", "payload": "x".repeat(60_000)});
+    let mut ids = Vec::new();
+    for _ in 0..120 {
+        ids.push(server.api.submit(&job).await);
+    }
+    let last = format!("/v1/jobs/{}/explain", ids[119]);
+    let stalled = async {
+        while server.api.get(&last).await.json()["waits_for"] != "workers_busy" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), stalled).await.expect("it was sent everything");
+    let workers = server.workers_until(|workers| workers[0]["in_flight"].as_u64() > Some(0)).await;
+    assert!(workers[0]["credits"].as_u64() > Some(80), "{workers:?}");
+    let read: BTreeSet<String> = slow.jobs(120).await.into_iter().map(|job| job.id).collect();
+    assert_eq!(read, ids.into_iter().collect());
 }

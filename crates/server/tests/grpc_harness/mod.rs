@@ -34,12 +34,16 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(config: Config) -> Self {
+        Self::start_within(config, ServeLimits::default()).await
+    }
+
+    pub(crate) async fn start_within(config: Config, limits: ServeLimits) -> Self {
         let store = Arc::new(MemoryStore::new(Layout { shards: 4 }));
         let api = Api::with_config(store, HttpLimits::default(), config).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = api.app.clone();
-        tokio::spawn(serve(listener, app, ServeLimits::default(), std::future::pending()));
+        tokio::spawn(serve(listener, app, limits, std::future::pending()));
         Self { api, address }
     }
 
