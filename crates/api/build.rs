@@ -48,7 +48,7 @@ const ANSWERED: [&str; 17] = [
     "Firing",
 ];
 
-const TIMES: [&str; 24] = [
+const TIMES: [&str; 22] = [
     "run_at",
     "expires_at",
     "created_at",
@@ -71,8 +71,6 @@ const TIMES: [&str; 24] = [
     "BackfillScheduleRequest.from",
     "BackfillScheduleRequest.to",
     "PreviewScheduleRequest.from",
-    "JobFilter.from",
-    "JobFilter.to",
 ];
 const DURATIONS: [&str; 8] = ["delay", "timeout", "base", "max", "every", "window", "misfire_grace", "lag"];
 

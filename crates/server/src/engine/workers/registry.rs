@@ -136,7 +136,7 @@ impl Workers {
         self.by_subscriber.get(&id).copied()
     }
 
-    /// Adds a session; `make` is told its number.
+    /// Adds a session that wants nothing yet.
     pub(in crate::engine) fn begin(&mut self, beginning: Beginning, opening: super::Opening) -> SessionId {
         self.last += 1;
         let id = self.last;
