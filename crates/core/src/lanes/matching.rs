@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn even(entry: &Entry<u32>) -> bool {
-        entry.item % 2 == 0
+        entry.item.is_multiple_of(2)
     }
 
     #[test]
