@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`wire`] | reading requests with all their faults, writing answers |
 //! | [`client`] | a client of the HTTP API |
+//! | [`proto`] | the messages and services of the gRPC API |
 
 pub mod client;
+pub mod proto;
 pub mod wire;

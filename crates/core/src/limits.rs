@@ -88,6 +88,35 @@ pub const LEASE_MS_MAX: i64 = DAY_MS;
 /// What a push lease has over the push timeout, so that a timeout is reported before the lease runs out.
 pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
 
+/// How often a connected worker says something.
+pub const WORKER_HEARTBEAT_MS: i64 = 5 * SECOND_MS;
+/// Silence after which a connected worker is taken for dead.
+pub const WORKER_DEAD_MS: i64 = 15 * SECOND_MS;
+/// How long after a lost connection a worker may come back for its session.
+pub const WORKER_RESUME_MS: i64 = 5 * SECOND_MS;
+/// How long a job may lie unstarted at one worker while another is idle.
+pub const WORKER_TAKE_BACK_MS: i64 = SECOND_MS;
+/// Connected workers.
+pub const WORKERS_COUNT_MAX: usize = 50_000;
+/// Queues one worker subscribes to.
+pub const WORKER_QUEUES_COUNT_MAX: usize = 64;
+/// Tenants one worker names.
+pub const WORKER_TENANTS_COUNT_MAX: usize = 1_000;
+/// Job types one worker names.
+pub const WORKER_TYPES_COUNT_MAX: usize = 1_000;
+/// Jobs one worker may have asked for and not yet been sent.
+pub const WORKER_CREDITS_COUNT_MAX: usize = 10_000;
+/// Items in one batch a worker sends.
+pub const WORKER_BATCH_COUNT_MAX: usize = 10_000;
+/// Jobs on their way to one worker that reads slowly; beyond it the worker gets no more.
+pub const WORKER_UNSENT_BYTES_MAX: usize = 4 << 20;
+/// Jobs in one message to a worker, but always at least one.
+pub const WORKER_JOBS_BYTES_MAX: usize = 1 << 20;
+/// Batches of one worker that are being worked on or whose answers it has not read; beyond it nothing more is read.
+pub const WORKER_ANSWERS_COUNT_MAX: usize = 64;
+/// One gRPC message.
+pub const GRPC_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
 /// Time between two fires of a schedule, at least, unless the tenant's limits say otherwise.
 pub const SCHEDULE_INTERVAL_MS_MIN_DEFAULT: i64 = MINUTE_MS;
 /// Time between two fires of a schedule, at least, whatever the tenant's limits say.
@@ -144,3 +173,6 @@ const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket num
 const _: () = assert!(ATTEMPTS_COUNT_MAX < ATTEMPTS_LIFETIME_COUNT_MAX);
 const _: () = assert!(LEASE_MS_MIN < LEASE_MS_DEFAULT && LEASE_MS_DEFAULT < LEASE_MS_MAX);
 const _: () = assert!(PAGE_COUNT_MAX <= LIST_SCAN_COUNT_MAX);
+const _: () = assert!(2 * WORKER_HEARTBEAT_MS < WORKER_DEAD_MS && WORKER_DEAD_MS < LEASE_MS_DEFAULT);
+const _: () =
+    assert!(PAYLOAD_BYTES_MAX < WORKER_JOBS_BYTES_MAX && WORKER_JOBS_BYTES_MAX < GRPC_MESSAGE_BYTES_MAX);

@@ -65,6 +65,7 @@ impl Wish {
             7 => Command::Release { token },
             8 => Command::Abandon { token, finding },
             9 => Command::LeaseOver { token, jitter: 1 << 31 },
+            10 if flag => Command::WorkerGone { token },
             10 => Command::Lost { token },
             11 => Command::Cancel,
             12 => Command::RunNow,
@@ -140,6 +141,7 @@ const fn ends_an_attempt(command: &Command) -> bool {
             | Command::Abandon { .. }
             | Command::LeaseOver { .. }
             | Command::Lost { .. }
+            | Command::WorkerGone { .. }
     )
 }
 

@@ -127,6 +127,7 @@ fn held_commands(token: Token) -> Vec<(&'static str, Command)> {
         ("release", Command::Release { token }),
         ("lease over", Command::LeaseOver { token, jitter: 0 }),
         ("lost", Command::Lost { token }),
+        ("worker gone", Command::WorkerGone { token }),
     ]
 }
 

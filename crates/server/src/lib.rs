@@ -7,10 +7,12 @@
 //! | [`engine`] | the stages a job passes through: scanner, wheel, lanes, claims, outcomes |
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
+//! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
 
 pub mod clock;
 pub mod engine;
+mod grpc;
 pub mod http;
 pub mod metrics;
 pub mod push;

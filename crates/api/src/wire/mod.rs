@@ -10,6 +10,7 @@
 //! | [`schedule_request`] | a schedule to be made or changed; previews, backfills, calendars |
 //! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
 //! | [`worker_request`] | what pull workers say |
+//! | [`worker_query`] | what is asked about them |
 //! | [`filter`] | which jobs are meant |
 //! | [`query`] | the part of an address after `?` |
 //! | [`schedule_query`] | the same, for schedules and their ledgers |
@@ -28,5 +29,6 @@ pub mod schedule_query;
 pub mod schedule_request;
 pub mod schedule_write;
 pub mod split;
+pub mod worker_query;
 pub mod worker_request;
 pub mod write;

@@ -197,25 +197,54 @@ fn read_token(field: Option<Field<'_>>, at: &At<'_>, faults: &mut Faults) -> Opt
 
 fn read_small_json<'a>(field: &Field<'a>, at: &At<'_>, faults: &mut Faults) -> Option<&'a str> {
     let raw = field.raw();
-    if raw.len() > RESULT_BYTES_MAX {
-        let detail = format!("it has {} bytes; at most {RESULT_BYTES_MAX} are kept", raw.len());
-        field.refuse(Code::PayloadTooLarge, at, faults, detail);
-        return None;
+    match check_size(raw) {
+        Ok(()) => Some(raw),
+        Err((code, detail)) => {
+            field.refuse(code, at, faults, detail);
+            None
+        }
     }
-    if depth(raw) > PAYLOAD_DEPTH_MAX {
-        let detail = format!("it nests deeper than {PAYLOAD_DEPTH_MAX} levels");
-        field.refuse(Code::PayloadTooDeep, at, faults, detail);
-        return None;
+}
+
+fn check_size(json: &str) -> Result<(), (Code, String)> {
+    if json.len() > RESULT_BYTES_MAX {
+        let detail = format!("it has {} bytes; at most {RESULT_BYTES_MAX} are kept", json.len());
+        return Err((Code::PayloadTooLarge, detail));
     }
-    Some(raw)
+    if depth(json) > PAYLOAD_DEPTH_MAX {
+        return Err((Code::PayloadTooDeep, format!("it nests deeper than {PAYLOAD_DEPTH_MAX} levels")));
+    }
+    Ok(())
+}
+
+/// Checks a result or a progress that came as bytes: JSON within the bounds of one, or nothing at all.
+///
+/// # Errors
+/// With what is wrong.
+pub fn check_small_json(bytes: &[u8]) -> Result<&str, (Code, String)> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err((Code::MalformedJson, "it is not UTF-8".to_owned()));
+    };
+    check_size(text)?;
+    if !text.is_empty() {
+        serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map_err(|fault| (Code::MalformedJson, format!("it is not JSON: {fault}")))?;
+    }
+    Ok(text)
 }
 
 /// An error is a text, or any JSON, of which the beginning is kept.
 fn read_error(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Box<str>> {
     let text = if field.raw().starts_with('"') { field.free_text(at, faults)? } else { field.raw().into() };
+    Some(error_excerpt(&text).into())
+}
+
+/// What is kept of an error: its beginning.
+#[must_use]
+pub fn error_excerpt(text: &str) -> &str {
     let mut end = text.len().min(EXCERPT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).map(Box::from)
+    text.get(..end).unwrap_or_default()
 }

@@ -82,6 +82,12 @@ pub enum Command {
         /// Which attempt.
         token: Token,
     },
+    /// The worker died, or was not heard of, with the attempt in its hands: counts as a failure, so that a job that
+    /// brings its workers down ends, and is tried again at once.
+    WorkerGone {
+        /// Which attempt.
+        token: Token,
+    },
     /// Call the job off.
     Cancel,
     /// Start it now instead of later.

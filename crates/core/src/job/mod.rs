@@ -289,7 +289,7 @@ pub enum Ending {
     TimedOut,
     /// Was not heard of within its lease.
     LeaseExpired,
-    /// Was under way when the server died.
+    /// Was under way when the server died, or its worker.
     Lost,
     /// Asked to be run later.
     Snoozed,

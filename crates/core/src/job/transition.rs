@@ -69,14 +69,7 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
             }
             Ok(Change::To(next))
         }
-        Command::Detach { token, lease_ms } => {
-            let mut next = held(job, *token)?;
-            if let Some(running) = &mut next.status.running {
-                running.lease_until = now.plus_ms(lease(*lease_ms));
-                running.detached = true;
-            }
-            Ok(Change::To(next))
-        }
+        Command::Detach { token, lease_ms } => detach(job, *token, *lease_ms, now),
         Command::Succeed { token, finding } => {
             end_attempt(job, *token, now, Ending::Succeeded, finding, |status| {
                 finish(status, State::Succeeded, now)
@@ -97,6 +90,7 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         }
         Command::LeaseOver { token, jitter } => lease_over(job, *token, *jitter, now),
         Command::Lost { token } => lost(job, *token, now),
+        Command::WorkerGone { token } => worker_gone(job, *token, now),
         Command::Cancel => cancel(job, now),
         Command::RunNow => {
             let mut next = waiting(job)?;
@@ -162,6 +156,15 @@ fn claim(
     Ok(Change::To(next))
 }
 
+fn detach(job: &Job, token: Token, lease_ms: i64, now: Timestamp) -> Result<Change, Rejection> {
+    let mut next = held(job, token)?;
+    if let Some(running) = &mut next.status.running {
+        running.lease_until = now.plus_ms(lease(lease_ms));
+        running.detached = true;
+    }
+    Ok(Change::To(next))
+}
+
 fn fail(job: &Job, token: Token, failure: &Failure, now: Timestamp) -> Result<Change, Rejection> {
     let ending = if failure.timed_out { Ending::TimedOut } else { Ending::Failed };
     let retry = job.spec.retry;
@@ -211,6 +214,23 @@ fn lost(job: &Job, token: Token, now: Timestamp) -> Result<Change, Rejection> {
         }
         if status.failures >= retry.max_attempts {
             status.reason = Some("the server stopped in too many of its attempts".into());
+            finish(status, State::Dead, now);
+        } else {
+            wait(status, now);
+        }
+    })
+}
+
+fn worker_gone(job: &Job, token: Token, now: Timestamp) -> Result<Change, Rejection> {
+    let retry = job.spec.retry;
+    let finding =
+        Finding { status_code: None, detail: "the worker was gone before the attempt ended".into() };
+    end_attempt(job, token, now, Ending::Lost, &finding, |status| {
+        status.failures = status.failures.saturating_add(1);
+        if status.failures >= retry.max_attempts {
+            let max = retry.max_attempts;
+            status.reason =
+                Some(format!("all {max} attempts failed; in the last the worker was gone").into());
             finish(status, State::Dead, now);
         } else {
             wait(status, now);

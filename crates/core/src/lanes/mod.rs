@@ -8,6 +8,7 @@
 //! Pure: the time and who may be served are arguments, and the same calls give the same order.
 
 mod aging;
+mod matching;
 mod per_priority;
 mod rotation;
 mod shares;

@@ -11,10 +11,19 @@ use super::Shared;
 use super::ready::Taker;
 use super::scheduler::{Message, push_lease_ms};
 
-/// Jobs to be claimed together, for the pusher or for one taker.
+/// Jobs to be claimed together, for the pusher or for takers.
 pub(super) struct Claim {
     pub(super) picks: Vec<Arc<Job>>,
-    pub(super) taker: Option<Taker>,
+    /// Each has so many of the picks, in their order. None: all are for the pusher.
+    pub(super) takers: Vec<(Taker, usize)>,
+}
+
+impl Claim {
+    /// For each pick, who takes it.
+    fn runners(&self) -> impl Iterator<Item = Option<&Taker>> {
+        let takers = self.takers.iter().flat_map(|(taker, count)| std::iter::repeat_n(Some(taker), *count));
+        takers.chain(std::iter::repeat(None))
+    }
 }
 
 /// What became of one claim.
@@ -33,19 +42,18 @@ const PUSH_WORKER: &str = "push";
 const RETRY_WAIT_MS: u64 = 100;
 
 fn orders(epoch: u64, claim: &Claim) -> Vec<Order> {
-    let taker = claim.taker.as_ref();
-    let worker: Arc<str> = taker.map_or_else(|| Arc::from(PUSH_WORKER), |taker| Arc::clone(&taker.worker));
-    let order = |job: &Arc<Job>| Order {
+    let pusher: Arc<str> = Arc::from(PUSH_WORKER);
+    let order = |(job, taker): (&Arc<Job>, Option<&Taker>)| Order {
         tenant: job.tenant.clone(),
         id: job.id,
         command: Command::Claim {
             epoch,
-            worker: Arc::clone(&worker),
+            worker: Arc::clone(taker.map_or(&pusher, |taker| &taker.worker)),
             lease_ms: taker.map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
             detached: taker.is_some(),
         },
     };
-    claim.picks.iter().map(order).collect()
+    claim.picks.iter().zip(claim.runners()).map(order).collect()
 }
 
 pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {

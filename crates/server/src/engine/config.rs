@@ -1,6 +1,8 @@
 //! The knobs of the engine, each with its default as a named constant.
 
-use tidewheel_core::limits::{HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS};
+use tidewheel_core::limits::{
+    HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
+};
 
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,12 @@ pub struct Config {
     pub upkeep_ms: i64,
     /// How long finished jobs are kept.
     pub history_ms: i64,
+    /// Silence after which a connected worker is taken for dead.
+    pub worker_dead_ms: i64,
+    /// How long after a lost connection a worker may come back for its session.
+    pub worker_resume_ms: i64,
+    /// How long a job may lie unstarted at one worker while another is idle.
+    pub worker_take_back_ms: i64,
 }
 
 impl Default for Config {
@@ -64,6 +72,9 @@ impl Default for Config {
             sweep_ms: 10 * MINUTE_MS,
             upkeep_ms: 10 * MINUTE_MS,
             history_ms: HISTORY_MS_DEFAULT,
+            worker_dead_ms: WORKER_DEAD_MS,
+            worker_resume_ms: WORKER_RESUME_MS,
+            worker_take_back_ms: WORKER_TAKE_BACK_MS,
         }
     }
 }

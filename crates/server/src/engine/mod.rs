@@ -23,6 +23,7 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod workers;
 mod zoning;
 
 use std::sync::Arc;
@@ -39,6 +40,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
+pub use ready::{Interest, Tenants};
+pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;

@@ -103,7 +103,8 @@ const fn token_of(command: &Command) -> Option<Token> {
         | Command::Release { token }
         | Command::Abandon { token, .. }
         | Command::LeaseOver { token, .. }
-        | Command::Lost { token } => Some(*token),
+        | Command::Lost { token }
+        | Command::WorkerGone { token } => Some(*token),
         Command::Claim { .. }
         | Command::Cancel
         | Command::RunNow

@@ -27,14 +27,19 @@ impl FromRequestParts<Arc<App>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         refuse_other_sites(&parts.method, &parts.headers)?;
-        let Some(name) = parts.headers.get(TENANT_HEADER) else {
+        if !names_tenant(&parts.headers) {
             return Ok(Self { tenant: app.default_tenant.clone() });
-        };
-        let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
-        let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
-        let tenant = Tenant::new(name).map_err(|fault| invalid(fault.to_string()))?;
-        Ok(Self { tenant })
+        }
+        Ok(Self { tenant: tenant_of(&parts.headers)? })
     }
+}
+
+/// For whom a call with these headers acts.
+pub(crate) fn tenant_of(headers: &HeaderMap) -> Result<Tenant, Problem> {
+    let Some(name) = headers.get(TENANT_HEADER) else { return Ok(Tenant::default()) };
+    let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
+    let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
+    Tenant::new(name).map_err(|fault| invalid(fault.to_string()))
 }
 
 /// Whether the request says in its head for whom it acts.

@@ -11,7 +11,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `attempts`, `cluster`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve` | connections: how many, how long, how they end |
@@ -37,7 +37,11 @@ mod routes;
 mod schedules;
 mod serve;
 mod walk;
+mod workers;
 
 pub use app::{HttpLimits, HttpParts};
+pub(crate) use caller::tenant_of;
+pub(crate) use problem::Problem;
 pub use routes::router;
 pub use serve::{ServeLimits, serve};
+pub(crate) use workers::worker_id;

@@ -16,7 +16,7 @@ const RETRY_LATER_S: u32 = 15;
 
 /// An answer that is an error.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     code: Code,
     detail: String,
@@ -24,9 +24,28 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    pub(crate) const fn code(&self) -> Code {
+        self.code
+    }
+
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The problem document.
+    pub(crate) fn document(&self) -> Vec<u8> {
+        let mut out = JsonWriter::with_capacity(256);
+        self.write(&mut out);
+        out.into_bytes()
     }
 
     /// What is wrong with a request. Several kinds of faults together have one code; the worst decides the status.
@@ -108,9 +127,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut out = JsonWriter::with_capacity(256);
-        self.write(&mut out);
-        let mut response = Response::new(out.into_bytes().into());
+        let mut response = Response::new(self.document().into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

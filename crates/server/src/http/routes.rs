@@ -9,7 +9,9 @@ use tidewheel_api::wire::fault::Code;
 
 use super::app::{App, HttpParts};
 use super::problem::Problem;
-use super::{access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, queues, schedules};
+use super::{
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, queues, schedules, workers,
+};
 
 /// A route: its method, its path and who answers.
 struct Route {
@@ -35,6 +37,7 @@ fn v1() -> Vec<Route> {
         on("post", "/jobs/cancel", post(jobs::change::cancel_many)),
         on("post", "/jobs/retry", post(jobs::change::rerun_many)),
         on("post", "/queues/{queue}/take", post(queues::take)),
+        on("get", "/workers", get(workers::list)),
         on("post", "/jobs/{id}/heartbeat", post(attempts::heartbeat)),
         on("post", "/jobs/{id}/outcome", post(attempts::outcome)),
         on("post", "/schedules", post(schedules::create::one)),
@@ -86,7 +89,7 @@ pub(super) fn all() -> Vec<(&'static str, String)> {
     versioned.chain(unversioned().into_iter().map(|route| (route.method, route.path.to_owned()))).collect()
 }
 
-/// The whole API.
+/// The whole API, gRPC included.
 pub fn router(parts: HttpParts) -> Router {
     let app = Arc::new(App::new(parts));
     let mut router = Router::new();
@@ -98,10 +101,12 @@ pub fn router(parts: HttpParts) -> Router {
             router = router.route(&format!("{prefix}{}", route.path), route.handler.clone());
         }
     }
-    let clock = Arc::clone(app.engine.clock());
-    router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app).layer(
-        axum::middleware::from_fn(move |request, next| access_log::log(Arc::clone(&clock), request, next)),
-    )
+    let engine = app.engine.clone();
+    let clock = Arc::clone(engine.clock());
+    let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
+    crate::grpc::add(router, &engine).layer(axum::middleware::from_fn(move |request, next| {
+        access_log::log(Arc::clone(&clock), request, next)
+    }))
 }
 
 async fn refuse_method(method: http::Method, OriginalUri(uri): OriginalUri) -> Problem {

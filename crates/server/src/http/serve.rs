@@ -10,12 +10,16 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use http::Request;
-use hyper::body::Incoming;
+use http::header::CONTENT_TYPE;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
@@ -208,9 +212,40 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (mut app, under_way) = (self.app.clone(), UnderWay::begin(&self.activity));
         Box::pin(async move {
-            let answer = tower_service::Service::call(&mut app, request).await;
-            drop(under_way);
-            answer
+            let answer = tower_service::Service::call(&mut app, request).await?;
+            // A gRPC call is under way until the last of its answers. Any other may take as long as it likes to read.
+            let is_call = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/grpc");
+            Ok(if is_call {
+                answer.map(|body| Body::new(Held { body, _under_way: under_way }))
+            } else {
+                answer
+            })
         })
+    }
+}
+
+/// A body that counts as under way until it ends.
+struct Held {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -46,6 +46,10 @@ impl Api {
     }
 
     pub(crate) async fn over(store: Arc<dyn Store>, limits: HttpLimits) -> Self {
+        Self::with_config(store, limits, Config::default()).await
+    }
+
+    pub(crate) async fn with_config(store: Arc<dyn Store>, limits: HttpLimits, config: Config) -> Self {
         let parts = Parts {
             store,
             clock: Arc::new(SystemClock::new()),
@@ -54,7 +58,7 @@ impl Api {
             deliverer: Arc::new(Silence),
             zones: Zones::bundled(),
         };
-        let engine = Engine::start(parts, Config::default()).await.unwrap();
+        let engine = Engine::start(parts, config).await.unwrap();
         let targets = AddressPolicy::public_only();
         let app = router(HttpParts { engine: engine.clone(), targets, limits });
         Self { app, engine, tenant: "default" }

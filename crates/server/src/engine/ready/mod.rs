@@ -2,8 +2,11 @@
 //! the jobs being claimed or delivered. Bounded: what finds no room stays in the store, and the lot it belongs
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
+mod interest;
 mod pick;
 mod refill;
+mod seats;
+mod subscribers;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,10 +19,14 @@ use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::wheel::Wheel;
 
+pub use self::interest::{Interest, Tenants};
 use self::pick::LaneSlot;
-pub(super) use self::pick::{Picked, TakeReply, Taker};
+pub(super) use self::pick::{Picked, Recipient, Taker};
 use self::refill::Overflow;
 pub(super) use self::refill::{Lot, Refill};
+use self::seats::Seats;
+use self::subscribers::Subscribers;
+pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
 use super::config::Config;
 
 /// Where a job in memory is.
@@ -71,6 +78,7 @@ pub(super) struct Ready {
     active_queues: VecDeque<usize>,
     active_hosts: VecDeque<usize>,
     queues_first: bool,
+    subscribers: Subscribers,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, to be tried again with the next window.
     failed_refills: Vec<Lot>,
@@ -107,6 +115,7 @@ impl Ready {
             active_queues: VecDeque::new(),
             active_hosts: VecDeque::new(),
             queues_first: false,
+            subscribers: Subscribers::default(),
             refills: VecDeque::new(),
             failed_refills: Vec::new(),
             push_in_flight: 0,
@@ -224,7 +233,7 @@ impl Ready {
             lane: Lane::new(config),
             in_flight: 0,
             active: false,
-            takers: VecDeque::new(),
+            seats: Seats::default(),
             overflows: BTreeMap::new(),
             picked_now: 0,
             picked_before: 0,
@@ -288,8 +297,7 @@ impl Ready {
     fn activate(&mut self, index: usize) {
         let per_host_max = self.config.push_per_host_max;
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            let can_move =
-                if slot.is_queue { !slot.takers.is_empty() } else { slot.in_flight < per_host_max };
+            let can_move = if slot.is_queue { !slot.seats.is_empty() } else { slot.in_flight < per_host_max };
             if can_move && !slot.active && !slot.lane.is_empty() {
                 slot.active = true;
                 let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
@@ -374,7 +382,7 @@ impl Ready {
     fn tidy(&mut self, index: usize) {
         let Some(place) = self.lanes.get_mut(index) else { return };
         let idle = place.as_ref().is_some_and(|slot| {
-            slot.lane.is_empty() && slot.in_flight == 0 && slot.takers.is_empty() && slot.overflows.is_empty()
+            slot.lane.is_empty() && slot.in_flight == 0 && slot.seats.is_empty() && slot.overflows.is_empty()
         });
         // A lane still in the rotation is given up when its turn finds it empty.
         if idle && let Some(slot) = place.take() {

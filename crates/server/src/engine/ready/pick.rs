@@ -1,29 +1,34 @@
-//! Which jobs start next: lanes take turns, pushes within their limits, queues for whoever waits for them.
+//! Which jobs start next: lanes take turns, pushes within their limits, queues for whoever has room for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidewheel_core::job::{Destination, Job, Priority};
-use tidewheel_core::lanes::Lane;
+use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::lanes::{Entry, Lane};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tokio::sync::oneshot;
 
+use super::interest::Interest;
 use super::refill::Overflow;
+use super::seats::Seats;
+use super::subscribers::{Outlet, Subscriber, SubscriberId};
 use super::{Ready, Stage};
 
-/// Where a taker's jobs go.
-pub(in crate::engine) type TakeReply = oneshot::Sender<Vec<Arc<Job>>>;
-
-/// Somebody waiting for jobs of a queue.
+/// Somebody jobs were picked for.
 #[derive(Debug)]
 pub(in crate::engine) struct Taker {
-    pub(in crate::engine) queue: Arc<str>,
-    pub(in crate::engine) tenant: Tenant,
     pub(in crate::engine) worker: Arc<str>,
-    pub(in crate::engine) count_max: usize,
     pub(in crate::engine) lease_ms: i64,
-    pub(in crate::engine) reply: TakeReply,
+    pub(in crate::engine) recipient: Recipient,
+}
+
+/// Where picked jobs go.
+#[derive(Debug)]
+pub(in crate::engine) enum Recipient {
+    /// To one who asks once, and is no longer among the subscribers.
+    Once(Box<Subscriber>),
+    /// To a connected worker.
+    Connected(SubscriberId),
 }
 
 /// What a dispatch round picked.
@@ -31,8 +36,8 @@ pub(in crate::engine) struct Taker {
 pub(in crate::engine) enum Picked {
     /// For the pusher.
     Push(Vec<Arc<Job>>),
-    /// For one taker.
-    Take(Taker, Vec<Arc<Job>>),
+    /// For takers, each so many of the jobs, in their order.
+    Take(Vec<Arc<Job>>, Vec<(Taker, usize)>),
 }
 
 #[derive(Debug)]
@@ -42,7 +47,7 @@ pub(super) struct LaneSlot {
     pub(super) lane: Lane<Arc<Job>>,
     pub(super) in_flight: usize,
     pub(super) active: bool,
-    pub(super) takers: VecDeque<Taker>,
+    pub(super) seats: Seats,
     pub(super) overflows: BTreeMap<(Tenant, Priority), Overflow>,
     /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
     pub(super) picked_now: usize,
@@ -53,47 +58,32 @@ pub(super) struct LaneSlot {
 const LANE_TURN: usize = 64;
 
 impl Ready {
-    /// Lets somebody wait for jobs of a queue.
-    pub(in crate::engine) fn add_taker(&mut self, queue: &Arc<str>, taker: Taker) {
-        let index = self.lane_of(&Destination::Queue(Arc::clone(queue)));
-        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            slot.takers.push_back(taker);
-        }
-        self.activate(index);
-    }
-
-    /// Drops takers that no longer wait.
-    pub(in crate::engine) fn drop_gone_takers(&mut self) {
-        for index in 0..self.lanes.len() {
-            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-                slot.takers.retain(|taker| !taker.reply.is_closed());
-            }
-            self.tidy(index);
-        }
-    }
-
     /// Picks up to `count_max` jobs that may start now, of one lane's turn; `None` when nothing can move.
     pub(in crate::engine) fn pick(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
         self.queues_first = !self.queues_first;
         if self.queues_first {
-            let take = self.pick_take(now);
+            let take = self.pick_take(now, count_max);
             if take.is_some() { take } else { self.pick_push(now, count_max) }
         } else {
             let push = self.pick_push(now, count_max);
-            if push.is_some() { push } else { self.pick_take(now) }
+            if push.is_some() { push } else { self.pick_take(now, count_max) }
         }
     }
 
-    fn pick_take(&mut self, now: Timestamp) -> Option<Picked> {
-        while let Some(index) = self.active_queues.pop_front() {
+    fn pick_take(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
+        let (mut picks, mut takers) = (Vec::new(), Vec::new());
+        while picks.len() < count_max
+            && let Some(index) = self.active_queues.pop_front()
+        {
             if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
                 slot.active = false;
             }
-            if let Some((taker, picks)) = self.pick_for_taker(index, now) {
-                return Some(Picked::Take(taker, picks));
+            let before = picks.len();
+            if let Some(taker) = self.pick_for_taker(index, now, count_max - before, &mut picks) {
+                takers.push((taker, picks.len() - before));
             }
         }
-        None
+        if takers.is_empty() { None } else { Some(Picked::Take(picks, takers)) }
     }
 
     fn pick_push(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
@@ -106,57 +96,106 @@ impl Ready {
             let global = self.config.push_max.saturating_sub(self.push_in_flight);
             let count = room.min(global).min(LANE_TURN).min(count_max - push.len());
             let before = push.len();
-            self.pop_into(index, now, count, |_| true, &mut push);
+            for _ in 0..count {
+                let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
+                let Some(entry) = slot.lane.pop(now.as_ms(), |_| true) else { break };
+                push.push(self.picked(index, entry));
+            }
             self.push_in_flight += push.len() - before;
             self.activate(index);
         }
         if push.is_empty() { None } else { Some(Picked::Push(push)) }
     }
 
-    pub(super) fn pick_for_taker(&mut self, index: usize, now: Timestamp) -> Option<(Taker, Vec<Arc<Job>>)> {
-        let slot = self.lanes.get_mut(index).and_then(Option::as_mut)?;
-        for _ in 0..slot.takers.len() {
-            let slot = self.lanes.get_mut(index).and_then(Option::as_mut)?;
-            let taker = slot.takers.pop_front()?;
-            if taker.reply.is_closed() {
-                continue;
-            }
-            let mut picks = Vec::new();
-            let tenant = taker.tenant.shared();
-            self.pop_into(index, now, taker.count_max, |name| *name == *tenant, &mut picks);
-            if !picks.is_empty() {
-                self.activate(index);
-                return Some((taker, picks));
-            }
-            // Nothing for this tenant: it keeps waiting, behind the others.
-            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-                slot.takers.push_back(taker);
-            }
-        }
-        None
-    }
-
-    pub(super) fn pop_into(
+    /// Picks the next job of a lane that anybody takes, finds the least busy who takes it, and more for the same one:
+    /// its share of what is there.
+    fn pick_for_taker(
         &mut self,
         index: usize,
         now: Timestamp,
-        count: usize,
-        eligible: impl Fn(&str) -> bool,
+        count_max: usize,
         picks: &mut Vec<Arc<Job>>,
-    ) {
-        for _ in 0..count {
-            let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
-            let Some(entry) = slot.lane.pop(now.as_ms(), &eligible) else { return };
-            slot.in_flight += 1;
-            slot.picked_now += 1;
-            let lot = (entry.item.tenant.clone(), entry.priority);
-            self.queue_refill(index, lot);
-            if let Some(held) = self.held.get_mut(&entry.item.id) {
-                self.waiting_count = self.waiting_count.saturating_sub(1);
-                self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
-                held.stage = Stage::Claiming { lane: index, called_off: false };
+    ) -> Option<Taker> {
+        let first = self.next_for_anybody(index, now)?;
+        // While nobody is found for it, its lane must not be given up as empty.
+        self.lanes.get_mut(index).and_then(Option::as_mut)?.in_flight += 1;
+        let found = self.best_taker(index, &first);
+        let slot = self.lanes.get_mut(index).and_then(Option::as_mut)?;
+        slot.in_flight = slot.in_flight.saturating_sub(1);
+        let Some(id) = found else {
+            // Whoever would have taken it is gone.
+            slot.lane.put_back(first);
+            self.activate(index);
+            return None;
+        };
+        let subscriber = self.subscribers.get(id)?;
+        let (credits, interest) = (subscriber.credits, Arc::clone(&subscriber.interest));
+        let taker = (Arc::clone(&subscriber.worker), subscriber.lease_ms);
+        let once = matches!(subscriber.outlet, Outlet::Once(_));
+        let slot = self.lanes.get(index).and_then(Option::as_ref)?;
+        let share = (slot.lane.len() + 1).div_ceil(slot.seats.len().max(1));
+        let count = credits.min(share).min(count_max);
+        let before = picks.len();
+        picks.push(self.picked(index, first));
+        while picks.len() - before < count {
+            let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
+            let Some(entry) = next_for(&mut slot.lane, &interest, now) else { break };
+            picks.push(self.picked(index, entry));
+        }
+        let recipient = if once {
+            Recipient::Once(Box::new(self.unsubscribe(id)?))
+        } else {
+            self.spend(id, picks.len() - before);
+            Recipient::Connected(id)
+        };
+        self.activate(index);
+        Some(Taker { worker: taker.0, lease_ms: taker.1, recipient })
+    }
+
+    fn next_for_anybody(&mut self, index: usize, now: Timestamp) -> Option<Entry<Arc<Job>>> {
+        let LaneSlot { lane, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
+        if seats.is_empty() {
+            return None;
+        }
+        let covered = |tenant: &str| seats.cover(tenant);
+        if seats.is_plain() {
+            return lane.pop(now.as_ms(), covered);
+        }
+        lane.pop_matching(now.as_ms(), covered, |entry| {
+            seats.admit(&entry.tenant, entry.priority, &entry.item.spec.kind)
+        })
+    }
+
+    fn best_taker(&mut self, index: usize, entry: &Entry<Arc<Job>>) -> Option<SubscriberId> {
+        loop {
+            let slot = self.lanes.get(index).and_then(Option::as_ref)?;
+            let seat = slot.seats.best(&entry.tenant, entry.priority, &entry.item.spec.kind)?;
+            if self.is_open(seat.id) {
+                return Some(seat.id);
             }
-            picks.push(entry.item);
         }
     }
+
+    /// Notes that a job was picked.
+    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>) -> Arc<Job> {
+        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+            slot.in_flight += 1;
+            slot.picked_now += 1;
+        }
+        self.queue_refill(index, (entry.item.tenant.clone(), entry.priority));
+        if let Some(held) = self.held.get_mut(&entry.item.id) {
+            self.waiting_count = self.waiting_count.saturating_sub(1);
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
+            held.stage = Stage::Claiming { lane: index, called_off: false };
+        }
+        entry.item
+    }
+}
+
+fn next_for(lane: &mut Lane<Arc<Job>>, interest: &Interest, now: Timestamp) -> Option<Entry<Arc<Job>>> {
+    let covered = |tenant: &str| interest.covers(tenant);
+    if interest.is_plain() {
+        return lane.pop(now.as_ms(), covered);
+    }
+    lane.pop_matching(now.as_ms(), covered, |entry| interest.admits(entry.priority, &entry.item.spec.kind))
 }

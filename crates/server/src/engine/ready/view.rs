@@ -1,10 +1,10 @@
 //! What can be said of what is in memory: for `explain`, gauges and checkpoints.
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Job, Priority};
 use tidewheel_core::time::Timestamp;
 
-use super::{Ready, Stage};
+use super::{Ready, Stage, SubscriberId};
 
 impl Ready {
     /// Where a job is, and how many stand before it in its lane.
@@ -16,7 +16,11 @@ impl Ready {
     pub(in crate::engine) fn lane_state(&self, index: usize) -> Option<(usize, Option<&'static str>)> {
         let slot = self.lanes.get(index).and_then(Option::as_ref)?;
         let reason = if slot.is_queue {
-            slot.takers.is_empty().then_some("no_worker")
+            match (slot.seats.is_empty(), self.subscribers.serve(&slot.name)) {
+                (true, true) => Some("workers_busy"),
+                (true, false) => Some("no_worker"),
+                (false, _) => None,
+            }
         } else if slot.in_flight >= self.config.push_per_host_max {
             Some("host_limit")
         } else if self.push_in_flight >= self.config.push_max {
@@ -25,6 +29,22 @@ impl Ready {
             None
         };
         Some((slot.lane.len(), reason))
+    }
+
+    /// Somebody without work who would take such a job, while nothing waits in its queue, and how many it would take.
+    pub(in crate::engine) fn idle_for(
+        &self,
+        queue: &str,
+        tenant: &str,
+        (priority, kind): (Priority, &str),
+    ) -> Option<(SubscriberId, usize)> {
+        let slot = self.lanes.get(*self.queues.get(queue)?)?.as_ref()?;
+        if !slot.lane.is_empty() {
+            return None;
+        }
+        let seat = slot.seats.best(tenant, priority, kind)?;
+        let subscriber = self.subscribers.get(seat.id).filter(|subscriber| subscriber.in_flight == 0)?;
+        Some((seat.id, subscriber.credits))
     }
 
     /// Whether a lot of this destination keeps its backlog in the store.

@@ -11,7 +11,7 @@ use tidewheel_store::{DuePage, Error, Refusal};
 use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
-use crate::engine::ready::{Offer, TakeReply, Taker};
+use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Subscriber, TakeReply, Taker};
 use crate::engine::scan::{Part, Reached, Read};
 use crate::engine::{Take, expected_start, is_waiting, named};
 
@@ -64,61 +64,96 @@ impl Scheduler {
             Err(error) => {
                 tracing::error!(%error, count = claim.picks.len(), "jobs could not be claimed");
                 claim.picks.iter().for_each(|job| self.ready.unclaim(&job.id));
+                claim.takers.into_iter().for_each(|(taker, count)| self.refuse(taker, count));
                 return;
             }
         };
-        let monotonic_ms = self.shared.clock.monotonic_ms();
-        let mut running = Vec::with_capacity(granted.len());
         let mut doubtful = Vec::new();
-        for (pick, granted) in claim.picks.iter().zip(granted) {
-            match granted {
-                Granted::Running(job) if self.ready.claimed(&job.id) => {
-                    self.shared.metrics.started(now.since_ms(expected_start(pick)));
-                    // A new lease has its full length from here, however the wall clock was set meanwhile.
-                    let claimed_at = job.status.running.as_ref().map_or(now, |running| running.started_at);
-                    self.leases.hold(&job, claimed_at, monotonic_ms);
-                    running.push(job);
-                }
-                Granted::Running(job) => {
-                    // Called off meanwhile; but it may have been asked for again since, and claimed as such.
-                    let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
-                    self.reports.send(Report { tenant, id, command: Command::Release { token } });
-                }
-                Granted::Ended(job) => {
-                    self.ready.unclaim(&job.id);
-                    self.shared.metrics.attempt_ended(&job);
-                }
-                Granted::Refused(refusal) => {
-                    tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");
-                    self.ready.unclaim(&pick.id);
-                    // Refused for good, it would only come back to be refused again.
-                    if refusal != Refusal::Rejected(Rejection::TooManyAttempts) {
-                        doubtful.push((pick.tenant.clone(), pick.id));
-                    }
-                }
+        let mut pairs = claim.picks.iter().zip(granted);
+        if claim.takers.is_empty() {
+            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, now, &mut doubtful)).collect();
+            self.deliverer.deliver(running, &self.reports);
+        } else {
+            for (taker, count) in claim.takers {
+                let running: Vec<Arc<Job>> = pairs
+                    .by_ref()
+                    .take(count)
+                    .filter_map(|(pick, it)| self.started(pick, it, now, &mut doubtful))
+                    .collect();
+                self.hand_over(taker, count, running);
             }
         }
         self.recheck(doubtful);
-        match claim.taker {
-            None => self.deliverer.deliver(running, &self.reports),
-            Some(taker) => self.hand_over(taker, running),
-        }
     }
 
-    pub(super) fn hand_over(&mut self, taker: Taker, running: Vec<Arc<Job>>) {
-        if running.is_empty() {
-            let queue = Arc::clone(&taker.queue);
-            self.ready.add_taker(&queue, taker);
-            return;
+    /// What came of one claim; the job, if its attempt may start.
+    fn started(
+        &mut self,
+        pick: &Job,
+        granted: Granted,
+        now: Timestamp,
+        doubtful: &mut Vec<(Tenant, JobId)>,
+    ) -> Option<Arc<Job>> {
+        match granted {
+            Granted::Running(job) if self.ready.claimed(&job.id) => {
+                self.shared.metrics.started(now.since_ms(expected_start(pick)));
+                // A new lease has its full length from here, however the wall clock was set meanwhile.
+                let claimed_at = job.status.running.as_ref().map_or(now, |running| running.started_at);
+                self.leases.hold(&job, claimed_at, self.shared.clock.monotonic_ms());
+                return Some(job);
+            }
+            Granted::Running(job) => {
+                // Called off meanwhile; but it may have been asked for again since, and claimed as such.
+                let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
+                self.reports.send(Report { tenant, id, command: Command::Release { token } });
+            }
+            Granted::Ended(job) => {
+                self.ready.unclaim(&job.id);
+                self.shared.metrics.attempt_ended(&job);
+            }
+            Granted::Refused(refusal) => {
+                tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");
+                self.ready.unclaim(&pick.id);
+                // Refused for good, it would only come back to be refused again.
+                if refusal != Refusal::Rejected(Rejection::TooManyAttempts) {
+                    doubtful.push((pick.tenant.clone(), pick.id));
+                }
+            }
         }
+        None
+    }
+
+    /// Hands running jobs to whom they were picked for; `count` were.
+    fn hand_over(&mut self, taker: Taker, count: usize, running: Vec<Arc<Job>>) {
+        let left = match taker.recipient {
+            Recipient::Connected(id) => {
+                self.ready.give_back(id, count - running.len());
+                self.hand_to_worker(id, running)
+            }
+            Recipient::Once(subscriber) if running.is_empty() => {
+                self.ready.subscribe(*subscriber);
+                Vec::new()
+            }
+            Recipient::Once(subscriber) => match subscriber.outlet {
+                Outlet::Once(reply) => reply.send(running).err().unwrap_or_default(),
+                Outlet::Stream(_) => running,
+            },
+        };
         // The taker is gone: hand the jobs back, for the next one.
-        for job in taker.reply.send(running).err().into_iter().flatten() {
+        for job in left {
             let token = job.status.token;
             self.reports.send(Report {
                 tenant: job.tenant.clone(),
                 id: job.id,
                 command: Command::Release { token },
             });
+        }
+    }
+
+    /// Nothing could be claimed: whoever asked once is answered with nothing, a connected worker waits on.
+    fn refuse(&mut self, taker: Taker, count: usize) {
+        if let Recipient::Connected(id) = taker.recipient {
+            self.ready.give_back(id, count);
         }
     }
 
@@ -138,6 +173,7 @@ impl Scheduler {
                 continue;
             }
             self.leases.release(&job.id);
+            self.call_off(&job);
             if is_waiting(&job) {
                 self.take_in(job, now);
             }
@@ -147,6 +183,7 @@ impl Scheduler {
             if self.leases.token(id) == *token && token.is_some() {
                 self.leases.release(id);
                 self.ready.end_delivery(id);
+                self.forget_holding(id);
             }
         }
         self.recheck(refused.into_iter().map(|(tenant, id, _)| (tenant, id)).collect());
@@ -156,14 +193,15 @@ impl Scheduler {
         if self.draining.is_some() {
             return;
         }
-        let taker = Taker {
-            queue: Arc::clone(&take.queue),
-            tenant: take.tenant,
+        self.ready.subscribe(Subscriber {
             worker: take.worker,
-            count_max: take.count_max,
+            queues: Arc::from([take.queue]),
+            interest: Arc::new(Interest::of_tenant(take.tenant)),
             lease_ms: take.lease_ms,
-            reply,
-        };
-        self.ready.add_taker(&take.queue, taker);
+            credits: take.count_max,
+            in_flight: 0,
+            lags: false,
+            outlet: Outlet::Once(reply),
+        });
     }
 }

@@ -2,7 +2,9 @@
 //! takes a turn: advance the wheel, end leases that ran out, open buckets, start reads, start claims.
 
 mod answers;
+mod take_back;
 mod upkeep;
+mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +27,7 @@ use crate::engine::leases::Leases;
 use crate::engine::listing;
 use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
+use crate::engine::workers::{WorkerMessage, Workers};
 use crate::engine::{Shared, Take, Whereabouts, is_waiting, named, outcomes, recheck};
 
 /// What the scheduler hears of.
@@ -47,6 +50,8 @@ pub(in crate::engine) enum Message {
     Claimed { claim: Claim, granted: Result<Vec<Granted>, Error> },
     /// A worker wants jobs.
     Take { take: Take, reply: TakeReply },
+    /// A connected worker says something, or somebody asks about them.
+    Worker(WorkerMessage),
     /// Somebody asks where a job is.
     Whereabouts { job: Box<Job>, reply: oneshot::Sender<Whereabouts> },
     /// Stop promoting; answer when nothing is under way.
@@ -78,6 +83,7 @@ pub(in crate::engine) struct Scheduler {
     scan: Scan,
     missed_before: Timestamp,
     leases: Leases,
+    workers: Workers,
     pace: Pace,
     reads: usize,
     claims: usize,
@@ -140,6 +146,7 @@ impl Scheduler {
             epoch,
             missed_before,
             leases,
+            workers: Workers::default(),
             reads: 0,
             claims: 0,
             listings: 0,
@@ -195,6 +202,9 @@ impl Scheduler {
         {
             ms = ms.min(at.since_ms(now).max(1));
         }
+        if let Some(wake_ms) = self.workers.next_wake_ms() {
+            ms = ms.min(wake_ms - monotonic_ms);
+        }
         if let Some(ends_ms) = self.leases.next_end_ms() {
             ms = ms.min(ends_ms - monotonic_ms);
         }
@@ -212,6 +222,7 @@ impl Scheduler {
         self.turned_at = now;
         self.ready.advance(now);
         self.end_leases(monotonic_ms);
+        self.tend_workers(monotonic_ms);
         if let Some(reply) = self.draining.take() {
             if self.ready.pushes() == 0 && self.claims == 0 {
                 self.stop(reply);
@@ -320,8 +331,8 @@ impl Scheduler {
         while self.claims < self.config.claims_max {
             let Some(picked) = self.ready.pick(now, self.config.claim_batch_max) else { return };
             let claim = match picked {
-                Picked::Push(picks) => Claim { picks, taker: None },
-                Picked::Take(taker, picks) => Claim { picks, taker: Some(taker) },
+                Picked::Push(picks) => Claim { picks, takers: Vec::new() },
+                Picked::Take(picks, takers) => Claim { picks, takers },
             };
             self.claims += 1;
             tokio::spawn(claims::write(Arc::clone(&self.shared), self.epoch, claim));
@@ -389,10 +400,14 @@ impl Scheduler {
             }
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
             Message::Take { take, reply } => self.taker(take, reply),
+            Message::Worker(message) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
                 reply.send(self.whereabouts(&job)).ok();
             }
-            Message::Drain { reply } => self.draining = Some(reply),
+            Message::Drain { reply } => {
+                self.send_workers_away();
+                self.draining = Some(reply);
+            }
             Message::Stop { reply } => self.stop(reply),
         }
     }
@@ -424,6 +439,7 @@ impl Scheduler {
             return;
         }
         self.leases.release(&job.id);
+        self.call_off(&job);
         if !is_waiting(&job) {
             if self.ready.forget(&job) {
                 self.deliverer.abort(&job.id);

@@ -100,6 +100,9 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
         Whereabouts::Lane { depth, reason: Some("no_worker") } => {
             ("worker", format!("no worker asks for jobs of {}; {depth} are ready", place(job)))
         }
+        Whereabouts::Lane { depth, reason: Some("workers_busy") } => {
+            ("workers_busy", format!("the workers of {} have no room; {depth} are ready", place(job)))
+        }
         Whereabouts::Lane { depth, reason: Some("host_limit") } => {
             ("host_limit", format!("as many pushes as may be are under way to its host; {depth} are ready"))
         }

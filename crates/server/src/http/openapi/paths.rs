@@ -232,6 +232,18 @@ pub(super) const OPERATIONS: &[Operation] = &[
         problems: WRITE,
     },
     Operation {
+        path: "/v1/workers",
+        tag: WORKERS,
+        id: "listWorkers",
+        summary: "List connected workers",
+        description: "Workers connected over gRPC that work for the tenant, in the order they came. One whose connection was \
+                      lost is shown until its time to come back is over. Those who pull over HTTP are not connected.",
+        parameters: &["Tenant", "Limit", "Cursor"],
+        answers: &[(200, "A page.", Some("WorkerPage"))],
+        problems: READ,
+        ..PLAIN
+    },
+    Operation {
         path: "/v1/jobs/{id}/heartbeat",
         tag: WORKERS,
         id: "heartbeat",

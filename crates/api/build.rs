@@ -1,0 +1,120 @@
+//! Makes the gRPC messages and services from `proto/`, without `protoc`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a build script may stop the build")]
+
+use std::path::Path;
+
+use prost::Message as _;
+
+/// Every service, one file each.
+const PROTOS: [&str; 4] = [
+    "tidewheel/v1/worker.proto",
+    "tidewheel/v1/jobs.proto",
+    "tidewheel/v1/schedules.proto",
+    "database/scheduler/v1/scheduler.proto",
+];
+
+/// Messages that are parts of requests of the HTTP API too. What is left out of them is left out of the JSON.
+const ASKED: [&str; 10] = [
+    "NewJob",
+    "Target",
+    "Retry",
+    "RetryJobRequest",
+    "PatchJobRequest",
+    "ScheduleSpec",
+    "DstRule",
+    "Exclude",
+    "BackfillScheduleRequest",
+    "PreviewScheduleRequest",
+];
+
+/// Messages that are answers of the HTTP API too, or parts of them.
+const ANSWERED: [&str; 17] = [
+    "SubmitResponse",
+    "SubmitBatchAnswer",
+    "SubmitAnswer",
+    "Problem",
+    "Job",
+    "ListJobsResponse",
+    "CountJobsResponse",
+    "JobExplanation",
+    "ListAttemptsResponse",
+    "JobAttempt",
+    "Schedule",
+    "ListSchedulesResponse",
+    "TriggerScheduleResponse",
+    "BackfillScheduleResponse",
+    "Fires",
+    "Fire",
+    "Firing",
+];
+
+const TIMES: [&str; 22] = [
+    "run_at",
+    "expires_at",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "lease_until",
+    "fire_at",
+    "expected_start",
+    "now",
+    "start_at",
+    "end_at",
+    "next_fire_at",
+    "next_run_at",
+    "last_fire_at",
+    "updated_at",
+    "last_run_at",
+    "next_from",
+    "coalesced_into",
+    "decided_at",
+    "BackfillScheduleRequest.from",
+    "BackfillScheduleRequest.to",
+    "PreviewScheduleRequest.from",
+];
+const DURATIONS: [&str; 8] = ["delay", "timeout", "base", "max", "every", "window", "misfire_grace", "lag"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=proto");
+    let descriptors = protox::compile(PROTOS, ["proto"]).unwrap_or_else(|fault| {
+        eprintln!("{fault:?}");
+        std::process::exit(1);
+    });
+    let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    std::fs::write(Path::new(&out).join("descriptors.bin"), descriptors.encode_to_vec())
+        .expect("OUT_DIR can be written to");
+    let mut config = tonic_prost_build::configure().bytes(".");
+    let both = ASKED.iter().chain(&ANSWERED).chain(&["ListFiringsResponse"]);
+    for message in both {
+        let path = format!(".tidewheel.v1.{message}");
+        config = config
+            .type_attribute(&path, "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
+            .field_attribute(&path, r#"#[serde(skip_serializing_if = "crate::proto::json::is_default")]"#);
+        let field = |name: &str| match name.split_once('.') {
+            Some((of, name)) if of == *message => Some(format!("{path}.{name}")),
+            Some(_) => None,
+            None => Some(format!("{path}.{name}")),
+        };
+        for name in TIMES.iter().filter_map(|name| field(name)) {
+            config = config.field_attribute(name, r#"#[serde(with = "crate::proto::json::time")]"#);
+        }
+        for name in DURATIONS.iter().filter_map(|name| field(name)) {
+            config = config.field_attribute(name, r#"#[serde(with = "crate::proto::json::duration")]"#);
+        }
+        config = config
+            .field_attribute(format!("{path}.payload"), r#"#[serde(with = "crate::proto::json::raw")]"#)
+            .field_attribute(
+                format!("{path}.result"),
+                r#"#[serde(with = "crate::proto::json::raw_or_null")]"#,
+            )
+            .field_attribute(
+                format!("{path}.progress"),
+                r#"#[serde(with = "crate::proto::json::raw_or_null")]"#,
+            );
+    }
+    // The id is a part of the address.
+    for request in ["RetryJobRequest", "PatchJobRequest", "BackfillScheduleRequest"] {
+        config = config.field_attribute(format!(".tidewheel.v1.{request}.id"), "#[serde(skip_serializing)]");
+    }
+    config.compile_fds(descriptors).expect("the messages can be made");
+}

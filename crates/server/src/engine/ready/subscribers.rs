@@ -1,0 +1,255 @@
+//! Who wants jobs: connected workers with their credits, and those who ask once over HTTP. One with room has a seat at
+//! every lane it names; one without costs nothing until it says otherwise.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tidewheel_core::job::{Destination, Job};
+use tidewheel_core::limits::WORKER_CREDITS_COUNT_MAX;
+use tokio::sync::oneshot;
+
+use super::Ready;
+use super::interest::Interest;
+use super::seats::Seat;
+use crate::engine::workers::Unsent;
+
+/// A subscriber's number; never used twice.
+pub(in crate::engine) type SubscriberId = u64;
+
+/// Where the jobs go of one who asks once.
+pub(in crate::engine) type TakeReply = oneshot::Sender<Vec<Arc<Job>>>;
+
+/// How finely loads are told apart.
+const LOAD_SCALE: usize = 1_024;
+
+/// One who wants jobs.
+#[derive(Debug)]
+pub(in crate::engine) struct Subscriber {
+    pub(in crate::engine) worker: Arc<str>,
+    pub(in crate::engine) queues: Arc<[Arc<str>]>,
+    pub(in crate::engine) interest: Arc<Interest>,
+    pub(in crate::engine) lease_ms: i64,
+    /// Jobs it has room for.
+    pub(in crate::engine) credits: usize,
+    /// Jobs it works on.
+    pub(in crate::engine) in_flight: usize,
+    /// It sits on jobs without starting them, whatever room it says it has: others come first.
+    pub(in crate::engine) lags: bool,
+    pub(in crate::engine) outlet: Outlet,
+}
+
+/// How jobs reach a subscriber.
+#[derive(Debug)]
+pub(in crate::engine) enum Outlet {
+    /// Once, and then it is gone.
+    Once(TakeReply),
+    /// Over a stream, as long as it is read.
+    Stream(Arc<Unsent>),
+}
+
+impl Outlet {
+    /// Nothing may be sent this moment.
+    fn is_shut(&self) -> bool {
+        match self {
+            Self::Once(reply) => reply.is_closed(),
+            Self::Stream(unsent) => unsent.is_stalled(),
+        }
+    }
+}
+
+impl Subscriber {
+    /// How busy it is, of all it can do.
+    fn load(&self) -> u32 {
+        let capacity = (self.in_flight + self.credits).max(1);
+        let behind = if self.lags { LOAD_SCALE } else { 0 };
+        u32::try_from(self.in_flight * LOAD_SCALE / capacity + behind).unwrap_or(u32::MAX)
+    }
+}
+
+/// All who want jobs.
+#[derive(Debug, Default)]
+pub(super) struct Subscribers {
+    all: FxHashMap<SubscriberId, (Subscriber, Option<Seat>)>,
+    /// Those who ask once; they go without saying so.
+    once: BTreeSet<SubscriberId>,
+    /// Connected workers for each queue, whether they have room or not.
+    connected: FxHashMap<Arc<str>, usize>,
+    next: u64,
+}
+
+impl Subscribers {
+    pub(super) fn get(&self, id: SubscriberId) -> Option<&Subscriber> {
+        self.all.get(&id).map(|(subscriber, _)| subscriber)
+    }
+
+    /// Whether workers are connected for a queue.
+    pub(super) fn serve(&self, queue: &str) -> bool {
+        self.connected.contains_key(queue)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl Ready {
+    /// Lets somebody wait for jobs.
+    pub(in crate::engine) fn subscribe(&mut self, subscriber: Subscriber) -> SubscriberId {
+        let id = self.subscribers.number();
+        match &subscriber.outlet {
+            Outlet::Once(_) => {
+                self.subscribers.once.insert(id);
+            }
+            Outlet::Stream(_) => {
+                for queue in &*subscriber.queues {
+                    *self.subscribers.connected.entry(Arc::clone(queue)).or_default() += 1;
+                }
+            }
+        }
+        self.subscribers.all.insert(id, (subscriber, None));
+        self.seat(id);
+        id
+    }
+
+    /// Forgets a subscriber.
+    pub(in crate::engine) fn unsubscribe(&mut self, id: SubscriberId) -> Option<Subscriber> {
+        self.unseat(id);
+        let (subscriber, _) = self.subscribers.all.remove(&id)?;
+        if !self.subscribers.once.remove(&id) {
+            for queue in &*subscriber.queues {
+                if let Some(count) = self.subscribers.connected.get_mut(queue) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.subscribers.connected.remove(queue);
+                    }
+                }
+            }
+        }
+        Some(subscriber)
+    }
+
+    /// A subscriber has room for so many more.
+    pub(in crate::engine) fn add_credits(&mut self, id: SubscriberId, credits: usize) {
+        self.unseat(id);
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
+            subscriber.credits = subscriber.credits.saturating_add(credits).min(WORKER_CREDITS_COUNT_MAX);
+        }
+        self.seat(id);
+    }
+
+    /// A subscriber wants no more.
+    pub(in crate::engine) fn drop_credits(&mut self, id: SubscriberId) {
+        self.unseat(id);
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
+            subscriber.credits = 0;
+        }
+    }
+
+    /// Jobs picked for a subscriber were not granted: its credits are its own again.
+    pub(in crate::engine) fn give_back(&mut self, id: SubscriberId, count: usize) {
+        if count > 0 {
+            self.finished(id, count);
+            self.add_credits(id, count);
+        }
+    }
+
+    /// A subscriber is done with so many. Its place is found anew when it asks for more.
+    pub(in crate::engine) fn finished(&mut self, id: SubscriberId, count: usize) {
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
+            subscriber.in_flight = subscriber.in_flight.saturating_sub(count);
+        }
+    }
+
+    /// What is known of a subscriber.
+    pub(in crate::engine) fn subscriber(&self, id: SubscriberId) -> Option<&Subscriber> {
+        self.subscribers.get(id)
+    }
+
+    /// A subscriber sits on its jobs, or no longer does.
+    pub(in crate::engine) fn set_lags(&mut self, id: SubscriberId, lags: bool) {
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id)
+            && subscriber.lags != lags
+        {
+            subscriber.lags = lags;
+            self.reseat(id);
+        }
+    }
+
+    /// Looks again whether a subscriber may be fed.
+    pub(in crate::engine) fn reseat(&mut self, id: SubscriberId) {
+        self.unseat(id);
+        self.seat(id);
+    }
+
+    /// Drops those who asked once and no longer wait.
+    pub(in crate::engine) fn drop_gone_takers(&mut self) {
+        let gone: Vec<SubscriberId> = self
+            .subscribers
+            .once
+            .iter()
+            .copied()
+            .filter(|id| self.subscribers.get(*id).is_none_or(|taker| taker.outlet.is_shut()))
+            .collect();
+        for id in gone {
+            self.unsubscribe(id);
+        }
+    }
+
+    fn seat(&mut self, id: SubscriberId) {
+        let turn = self.subscribers.number();
+        let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };
+        if subscriber.credits == 0 || subscriber.outlet.is_shut() {
+            return;
+        }
+        let place = Seat { load: subscriber.load(), turn, id };
+        *seat = Some(place);
+        let (queues, interest) = (Arc::clone(&subscriber.queues), Arc::clone(&subscriber.interest));
+        for queue in &*queues {
+            let index = self.lane_of(&Destination::Queue(Arc::clone(queue)));
+            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+                slot.seats.sit(&interest, place);
+            }
+            self.activate(index);
+        }
+    }
+
+    fn unseat(&mut self, id: SubscriberId) {
+        let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };
+        let Some(place) = seat.take() else { return };
+        let (queues, interest) = (Arc::clone(&subscriber.queues), Arc::clone(&subscriber.interest));
+        for queue in &*queues {
+            let Some(index) = self.queues.get(queue).copied() else { continue };
+            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+                slot.seats.rise(&interest, &place);
+            }
+            self.tidy(index);
+        }
+    }
+
+    /// Takes so many of a subscriber's credits.
+    pub(super) fn spend(&mut self, id: SubscriberId, count: usize) {
+        self.unseat(id);
+        if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
+            subscriber.credits = subscriber.credits.saturating_sub(count);
+            subscriber.in_flight += count;
+        }
+        self.seat(id);
+    }
+
+    /// Whether a seated subscriber may be fed this moment; if not, it loses its seat.
+    pub(super) fn is_open(&mut self, id: SubscriberId) -> bool {
+        let Some(subscriber) = self.subscribers.get(id) else { return false };
+        let once = matches!(subscriber.outlet, Outlet::Once(_));
+        if !subscriber.outlet.is_shut() {
+            return true;
+        }
+        if once {
+            self.unsubscribe(id);
+        } else {
+            self.unseat(id);
+        }
+        false
+    }
+}

@@ -1,0 +1,334 @@
+//! What the scheduler does with connected workers: lets them in, hands them jobs, notices when they are gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Ending, Job, Token};
+use tidewheel_core::limits::{WORKER_JOBS_BYTES_MAX, WORKERS_COUNT_MAX};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::Order;
+
+use super::Scheduler;
+use crate::engine::deliver::Report;
+use crate::engine::outcomes;
+use crate::engine::ready::{Outlet, Subscriber, SubscriberId};
+use crate::engine::workers::{
+    Beginning, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
+    WorkerMessage, WorkerView,
+};
+
+impl Scheduler {
+    pub(super) fn hear_worker(&mut self, message: WorkerMessage, now: Timestamp) {
+        match message {
+            WorkerMessage::Subscribe { subscription, opening, reply } => {
+                let opened = self.let_in(*subscription, opening, now);
+                // Whoever asked may be gone again.
+                if let Err(Ok(opened)) = reply.send(opened) {
+                    self.disconnected(opened.session, opened.stream, Vec::new());
+                }
+            }
+            WorkerMessage::AddCredits { session, credits } => {
+                if self.draining.is_none()
+                    && let Some(session) = self.workers.get(session).filter(|session| !session.draining)
+                    && let Some(subscriber) = session.subscriber
+                {
+                    self.ready.add_credits(subscriber, credits);
+                }
+            }
+            WorkerMessage::ReadsOn { session } => {
+                if let Some(subscriber) = self.workers.get(session).and_then(|session| session.subscriber) {
+                    self.ready.reseat(subscriber);
+                }
+            }
+            WorkerMessage::Started { session, jobs } => {
+                for (id, token) in jobs {
+                    let held = self.workers.holding(&id);
+                    if held.is_some_and(|held| held.session == session && held.token == token) {
+                        self.workers.no_longer_unstarted(&id);
+                        self.keeps_up(session);
+                    }
+                }
+            }
+            WorkerMessage::Drain { session } => {
+                if let Some(session) = self.workers.get_mut(session) {
+                    session.draining = true;
+                    if let Some(subscriber) = session.subscriber {
+                        self.ready.drop_credits(subscriber);
+                    }
+                }
+            }
+            WorkerMessage::Reported { session, jobs } => {
+                for job in jobs {
+                    self.worker_reported(session, &job);
+                    self.changed(job, now);
+                }
+            }
+            WorkerMessage::Disconnected { session, stream, unsent } => {
+                self.disconnected(session, stream, unsent);
+            }
+            WorkerMessage::List { tenant, after, count_max, reply } => {
+                drop(reply.send(self.view_workers(&tenant, after, count_max, now)));
+            }
+        }
+    }
+
+    fn let_in(
+        &mut self,
+        subscription: Subscription,
+        opening: Opening,
+        now: Timestamp,
+    ) -> Result<Opened, Refused> {
+        if self.draining.is_some() {
+            return Err(Refused::Draining);
+        }
+        let resumed = subscription.resume.as_ref().and_then(|resume| self.workers.by_secret(resume.session));
+        let resumed = resumed
+            .filter(|id| self.workers.get(*id).is_some_and(|session| session.tenant == subscription.tenant));
+        let unsent = Arc::clone(&opening.unsent);
+        let id = match resumed {
+            Some(id) => {
+                self.replace_stream(id, opening, now);
+                id
+            }
+            None if self.workers.len() >= WORKERS_COUNT_MAX => return Err(Refused::TooMany),
+            None => {
+                let secret = self.shared.random.tail();
+                let (tenant, name) = (subscription.tenant, Arc::clone(&subscription.worker));
+                self.workers.begin(Beginning { secret, tenant, name, now }, opening)
+            }
+        };
+        if let (Some(id), Some(resume)) = (resumed, &subscription.resume) {
+            self.release_missing(id, &resume.holding);
+        }
+        let (queues, interest) = (Arc::<[_]>::from(subscription.queues), Arc::new(subscription.interest));
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        self.workers.wake_at(id, monotonic_ms + self.config.worker_dead_ms);
+        let Some(session) = self.workers.get_mut(id) else { return Err(Refused::TooMany) };
+        session.name = subscription.worker;
+        session.queues = Arc::clone(&queues);
+        session.interest = Arc::clone(&interest);
+        session.lease_ms = subscription.lease_ms;
+        session.stream += 1;
+        let (stream, secret, in_flight) = (session.stream, session.secret, session.jobs_count());
+        let subscriber = self.ready.subscribe(Subscriber {
+            worker: Arc::clone(&session.name),
+            queues,
+            interest,
+            lease_ms: subscription.lease_ms,
+            credits: subscription.credits,
+            in_flight,
+            lags: false,
+            outlet: Outlet::Stream(unsent),
+        });
+        self.workers.seat(id, subscriber);
+        let welcome = Welcome {
+            id: public_id(secret),
+            session: secret,
+            resumed: resumed.is_some(),
+            dead_ms: self.config.worker_dead_ms,
+            resume_ms: self.config.worker_resume_ms,
+        };
+        Ok(Opened { session: id, stream, welcome })
+    }
+
+    /// A session goes on over another stream.
+    fn replace_stream(&mut self, id: SessionId, opening: Opening, now: Timestamp) {
+        if let Some(subscriber) = self.workers.unseat(id) {
+            self.ready.unsubscribe(subscriber);
+        }
+        let Some(session) = self.workers.get_mut(id) else { return };
+        session.push(Push::Replaced);
+        session.pushes = opening.pushes;
+        session.unsent = opening.unsent;
+        session.heard_ms = opening.heard_ms;
+        session.connected_at = now;
+        session.disconnected_ms = None;
+        session.draining = false;
+    }
+
+    /// What a resumed worker does not hold never reached it.
+    fn release_missing(&mut self, id: SessionId, holding: &[(JobId, Token)]) {
+        let mut holding = holding.to_vec();
+        holding.sort_unstable();
+        for (job, token) in self.workers.held_by(id) {
+            if holding.binary_search(&(job, token)).is_err() {
+                self.release_unsent(&job);
+            }
+        }
+    }
+
+    /// A job never reached its worker: another may have it, at no cost.
+    fn release_unsent(&mut self, id: &JobId) {
+        if let Some(held) = self.workers.release(id) {
+            let command = Command::Release { token: held.token };
+            self.reports.send(Report { tenant: held.tenant, id: *id, command });
+        }
+    }
+
+    /// Hands jobs to a connected worker; returns those it is no longer there for.
+    pub(super) fn hand_to_worker(&mut self, subscriber: SubscriberId, running: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+        let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let mut left = Vec::new();
+        for batch in in_messages(running) {
+            for job in &batch {
+                self.workers.hold(id, job, Some(monotonic_ms));
+            }
+            let Some(session) = self.workers.get(id) else { return batch };
+            session.unsent.add(batch.iter().map(|job| job.size_bytes()).sum());
+            if let Err(refused) = session.pushes.send(Push::Jobs(batch))
+                && let Push::Jobs(batch) = refused.0
+            {
+                batch.iter().for_each(|job| drop(self.workers.release(&job.id)));
+                left.extend(batch);
+            }
+        }
+        left
+    }
+
+    /// A worker reported of a job itself, so it need not be told to stop. A sign of life of a job that nobody is known
+    /// to hold (the server was restarted, the session is a new one) says who does.
+    fn worker_reported(&mut self, id: SessionId, job: &Job) {
+        let Some(running) = &job.status.running else {
+            self.forget_holding(&job.id);
+            if job.status.attempts.last().is_some_and(|last| last.ending != Ending::Released) {
+                self.keeps_up(id);
+            }
+            return;
+        };
+        let Some(session) = self.workers.get(id) else { return };
+        if session.subscriber.is_some()
+            && session.name == running.worker
+            && self.workers.holding(&job.id).is_none()
+        {
+            self.workers.hold(id, job, None);
+        }
+    }
+
+    /// A worker starts jobs, or ends them.
+    fn keeps_up(&mut self, id: SessionId) {
+        if let Some(subscriber) = self.workers.get(id).and_then(|session| session.subscriber) {
+            self.ready.set_lags(subscriber, false);
+        }
+    }
+
+    /// A job is no longer in its worker's hands.
+    pub(super) fn forget_holding(&mut self, id: &JobId) -> Option<SessionId> {
+        let held = self.workers.release(id)?;
+        if let Some(subscriber) = self.workers.get(held.session).and_then(|session| session.subscriber) {
+            self.ready.finished(subscriber, 1);
+        }
+        Some(held.session)
+    }
+
+    /// An attempt ended without its worker: tells it to stop.
+    pub(super) fn call_off(&mut self, job: &Job) {
+        let Some(session) = self.forget_holding(&job.id) else { return };
+        let Some(last) = job.status.attempts.last() else { return };
+        let cancelled = last.ending == Ending::Cancelled;
+        if (cancelled || matches!(last.ending, Ending::LeaseExpired | Ending::Lost))
+            && let Some(session) = self.workers.get(session)
+        {
+            session.push(Push::Stop(Stop { id: job.id, token: last.token, cancelled }));
+        }
+    }
+
+    fn disconnected(&mut self, id: SessionId, stream: u64, unsent: Vec<JobId>) {
+        if self.workers.get(id).is_none_or(|session| session.stream != stream) {
+            return;
+        }
+        if let Some(subscriber) = self.workers.unseat(id) {
+            self.ready.unsubscribe(subscriber);
+        }
+        unsent.iter().for_each(|job| self.release_unsent(job));
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let Some(session) = self.workers.get_mut(id) else { return };
+        if session.jobs_count() == 0 {
+            self.workers.end(id);
+            return;
+        }
+        session.disconnected_ms = Some(monotonic_ms);
+        self.workers.wake_at(id, monotonic_ms + self.config.worker_resume_ms);
+    }
+
+    /// Ends sessions that were not heard of, and moves jobs from busy workers to idle ones.
+    pub(super) fn tend_workers(&mut self, monotonic_ms: i64) {
+        let (dead_ms, resume_ms) = (self.config.worker_dead_ms, self.config.worker_resume_ms);
+        for id in self.workers.overdue(monotonic_ms, dead_ms, resume_ms) {
+            self.lose(id);
+        }
+        if self.draining.is_none() && monotonic_ms >= self.workers.take_back_at_ms {
+            self.workers.take_back_at_ms = monotonic_ms + self.config.worker_take_back_ms / 4;
+            self.take_back(monotonic_ms - self.config.worker_take_back_ms);
+        }
+    }
+
+    /// A worker is gone: its jobs return at once, and their attempts count.
+    fn lose(&mut self, id: SessionId) {
+        if let Some(subscriber) = self.workers.unseat(id) {
+            self.ready.unsubscribe(subscriber);
+        }
+        let Some((session, held)) = self.workers.end(id) else { return };
+        session.push(Push::Silent);
+        if held.is_empty() {
+            return;
+        }
+        tracing::warn!(worker = %session.name, jobs = held.len(), "a worker is gone; its jobs are given to others");
+        let orders = held
+            .into_iter()
+            .map(|(id, held)| {
+                let command = Command::WorkerGone { token: held.token };
+                Order { tenant: held.tenant, id, command }
+            })
+            .collect();
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move { outcomes::write(&shared, orders, Timestamp::MIN).await });
+    }
+
+    pub(super) fn send_workers_away(&mut self) {
+        self.workers.all().for_each(|(_, session)| session.push(Push::GoAway));
+    }
+
+    fn view_workers(&self, tenant: &Tenant, after: u64, count_max: usize, now: Timestamp) -> Vec<WorkerView> {
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let theirs = |(_, session): &(&SessionId, &Session)| session.interest.covers(tenant.as_str());
+        let view = |(place, session): (&SessionId, &Session)| WorkerView {
+            id: public_id(session.secret),
+            place: *place,
+            name: Arc::clone(&session.name),
+            queues: Arc::clone(&session.queues),
+            interest: Arc::clone(&session.interest),
+            lease_ms: session.lease_ms,
+            connected: session.subscriber.is_some(),
+            draining: session.draining,
+            connected_at: session.connected_at,
+            heard_at: now.plus_ms(session.heard_ms.load(Ordering::Relaxed) - monotonic_ms),
+            credits: session.subscriber.and_then(|id| self.ready.subscriber(id)).map_or(0, |it| it.credits),
+            in_flight: session.jobs_count(),
+        };
+        self.workers.after(after).filter(theirs).take(count_max).map(view).collect()
+    }
+}
+
+/// What others may know a worker by: not what its session is resumed with.
+fn public_id(secret: u128) -> u64 {
+    u64::try_from(secret >> 64).unwrap_or(0)
+}
+
+/// Cuts jobs into messages of a size that every client takes.
+fn in_messages(jobs: Vec<Arc<Job>>) -> Vec<Vec<Arc<Job>>> {
+    let (mut messages, mut bytes) = (Vec::new(), 0);
+    for job in jobs {
+        bytes += job.size_bytes();
+        match messages.last_mut() {
+            Some(last) if bytes <= WORKER_JOBS_BYTES_MAX => Vec::push(last, job),
+            Some(_) | None => {
+                bytes = job.size_bytes();
+                messages.push(vec![job]);
+            }
+        }
+    }
+    messages
+}

@@ -1,0 +1,147 @@
+//! A worker's side of its session: what its stream calls, and what it hears.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll};
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, Token};
+use tidewheel_core::names::Tenant;
+use tidewheel_store::{Applied, Error, Order, Refusal};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView};
+use crate::engine::scheduler::Message;
+use crate::engine::{Engine, Shared, is_report};
+
+/// What a worker's stream calls. Cheap to clone.
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "made of trait objects")]
+pub struct WorkerLink {
+    shared: Arc<Shared>,
+    session: SessionId,
+    heard_ms: Arc<AtomicI64>,
+}
+
+/// What a worker's stream hears. Dropping it ends the connection.
+#[expect(missing_debug_implementations, reason = "made of trait objects")]
+pub struct Pushes {
+    shared: Arc<Shared>,
+    session: SessionId,
+    stream: u64,
+    unsent: Arc<Unsent>,
+    pushes: mpsc::UnboundedReceiver<Push>,
+}
+
+impl Engine {
+    /// Lets a worker in.
+    ///
+    /// # Errors
+    /// When the server stops or has too many already.
+    pub async fn connect_worker(
+        &self,
+        subscription: Subscription,
+    ) -> Result<(Welcome, WorkerLink, Pushes), Refused> {
+        let shared = Arc::clone(&self.shared);
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let (reply, answer) = oneshot::channel();
+        let unsent = Arc::new(Unsent::default());
+        let heard_ms = Arc::new(AtomicI64::new(shared.clock.monotonic_ms()));
+        let opening =
+            Opening { pushes: sender, unsent: Arc::clone(&unsent), heard_ms: Arc::clone(&heard_ms) };
+        let subscription = Box::new(subscription);
+        shared.tell(Message::Worker(WorkerMessage::Subscribe { subscription, opening, reply }));
+        let opened = answer.await.unwrap_or(Err(Refused::Draining))?;
+        let (session, stream) = (opened.session, opened.stream);
+        let link = WorkerLink { shared: Arc::clone(&shared), session, heard_ms };
+        Ok((opened.welcome, link, Pushes { shared, session, stream, unsent, pushes }))
+    }
+
+    /// Connected workers that work for a tenant, those after a place in the list, at most so many.
+    pub async fn workers(&self, tenant: Tenant, after: u64, count_max: usize) -> Vec<WorkerView> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Worker(WorkerMessage::List { tenant, after, count_max, reply }));
+        answer.await.unwrap_or_default()
+    }
+}
+
+impl WorkerLink {
+    /// The worker said something.
+    pub fn heard(&self) {
+        self.heard_ms.store(self.shared.clock.monotonic_ms(), Ordering::Relaxed);
+    }
+
+    /// It has room for so many more.
+    pub fn add_credits(&self, credits: usize) {
+        self.tell(WorkerMessage::AddCredits { session: self.session, credits });
+    }
+
+    /// Its handlers of these attempts have started.
+    pub fn started(&self, jobs: Vec<(JobId, Token)>) {
+        self.tell(WorkerMessage::Started { session: self.session, jobs });
+    }
+
+    /// It wants no more jobs.
+    pub fn drain(&self) {
+        self.tell(WorkerMessage::Drain { session: self.session });
+    }
+
+    /// Applies what it says of its attempts, and answers in that order.
+    ///
+    /// # Errors
+    /// When the store fails; saying the same again is safe.
+    pub async fn report(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
+        let shared = &self.shared;
+        let reports: Vec<bool> = orders.iter().map(|order| is_report(&order.command)).collect();
+        let results = shared.store.apply(shared.clock.now(), None, orders).await;
+        let results = results.inspect_err(|error| {
+            if error.is_retryable() {
+                shared.hint_lost.store(true, Ordering::SeqCst);
+            }
+        })?;
+        let mut jobs: Vec<Arc<Job>> = Vec::with_capacity(results.len());
+        for (applied, is_report) in
+            results.iter().zip(reports).filter_map(|(result, report)| Some((result.as_ref().ok()?, report)))
+        {
+            if is_report && applied.changed {
+                shared.metrics.attempt_ended(&applied.job);
+            }
+            jobs.push(applied.job.clone());
+        }
+        self.tell(WorkerMessage::Reported { session: self.session, jobs });
+        let others = results.iter().flatten().flat_map(|applied| &applied.others);
+        shared.tell_changed(others);
+        Ok(results)
+    }
+
+    fn tell(&self, message: WorkerMessage) {
+        self.shared.tell(Message::Worker(message));
+    }
+}
+
+impl Pushes {
+    /// What comes next; `None` when the server is gone.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Push>> {
+        let polled = self.pushes.poll_recv(context);
+        if let Poll::Ready(Some(Push::Jobs(jobs))) = &polled
+            && self.unsent.sent(jobs.iter().map(|job| job.size_bytes()).sum())
+        {
+            self.shared.tell(Message::Worker(WorkerMessage::ReadsOn { session: self.session }));
+        }
+        polled
+    }
+}
+
+impl Drop for Pushes {
+    fn drop(&mut self) {
+        self.pushes.close();
+        let mut unsent = Vec::new();
+        while let Ok(push) = self.pushes.try_recv() {
+            if let Push::Jobs(jobs) = push {
+                unsent.extend(jobs.iter().map(|job| job.id));
+            }
+        }
+        let (session, stream) = (self.session, self.stream);
+        self.shared.tell(Message::Worker(WorkerMessage::Disconnected { session, stream, unsent }));
+    }
+}

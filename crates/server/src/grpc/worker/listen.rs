@@ -1,0 +1,158 @@
+//! What a worker says, handed to the engine. Batches that need the store run beside each other, within bounds.
+
+use std::sync::Arc;
+
+use tidewheel_api::proto::v1::{
+    Heartbeat, HeartbeatAnswers, Outcome, OutcomeAnswers, WorkerMessage, server_message, worker_message,
+};
+use tidewheel_api::wire::fault::Code;
+use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_CREDITS_COUNT_MAX};
+use tidewheel_store::{Applied, Error, Order, Refusal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tonic::{Status, Streaming};
+
+use super::outgoing::Answer;
+use super::read::{self, Context};
+use super::write::{self, Verdict};
+use crate::engine::{Engine, WorkerLink};
+use crate::grpc::status::status;
+use crate::http::Problem;
+
+/// Reads one worker's stream.
+#[derive(Clone)]
+pub(super) struct Listener {
+    pub(super) engine: Engine,
+    pub(super) link: WorkerLink,
+    pub(super) context: Arc<Context>,
+    pub(super) answers: mpsc::UnboundedSender<Answer>,
+    pub(super) room: Arc<Semaphore>,
+}
+
+impl Listener {
+    /// Until the worker stops talking, breaks the protocol or is gone.
+    pub(super) async fn run(self, mut inbound: Streaming<WorkerMessage>) {
+        loop {
+            let next = async {
+                let room = Arc::clone(&self.room).acquire_owned().await.ok();
+                (room, inbound.message().await)
+            };
+            let (room, message) = tokio::select! {
+                biased;
+                () = self.answers.closed() => return,
+                next = next => next,
+            };
+            let (Some(room), Ok(Some(message))) = (room, message) else { return self.finish().await };
+            self.link.heard();
+            if let Err(refused) = self.hear(message, room) {
+                // Nobody hears it when the worker is gone.
+                drop(self.answers.send(Err(refused)));
+                return;
+            }
+        }
+    }
+
+    /// The worker said its last: lets the answers under way reach it.
+    async fn finish(self) {
+        let all = u32::try_from(tidewheel_core::limits::WORKER_ANSWERS_COUNT_MAX).unwrap_or(u32::MAX);
+        tokio::select! {
+            () = self.answers.closed() => {}
+            _ = self.room.acquire_many(all) => {}
+        }
+    }
+
+    fn hear(&self, message: WorkerMessage, room: OwnedSemaphorePermit) -> Result<(), Status> {
+        use worker_message::Message;
+        match message.message {
+            Some(Message::AddCredits(more)) => {
+                let credits = usize::try_from(more.credits).unwrap_or(usize::MAX);
+                self.link.add_credits(credits.min(WORKER_CREDITS_COUNT_MAX));
+            }
+            Some(Message::Started(started)) => {
+                check_count(started.jobs.len())?;
+                self.link.started(read::attempts(&started.jobs));
+            }
+            Some(Message::Drain(_)) => self.link.drain(),
+            Some(Message::Heartbeats(beats)) => {
+                check_count(beats.jobs.len())?;
+                tokio::spawn(self.clone().beat(beats.jobs, room));
+            }
+            Some(Message::Outcomes(outcomes)) => {
+                check_count(outcomes.jobs.len())?;
+                tokio::spawn(self.clone().end(outcomes.jobs, room));
+            }
+            Some(Message::Subscribe(_)) => {
+                return Err(status(Code::InvalidValue, "the worker has subscribed already"));
+            }
+            None => return Err(status(Code::InvalidValue, "a message of an unknown kind came")),
+        }
+        Ok(())
+    }
+
+    async fn beat(self, beats: Vec<Heartbeat>, room: OwnedSemaphorePermit) {
+        let orders = beats.iter().map(|beat| read::heartbeat(beat, &self.context)).collect();
+        let jobs = match self.apply(orders).await {
+            Ok(results) => {
+                let answered = beats.iter().zip(results);
+                answered.map(|(beat, result)| write::heartbeat_answer(beat, &result)).collect()
+            }
+            Err(error) => return self.fail(error),
+        };
+        self.answer(server_message::Message::HeartbeatAnswers(HeartbeatAnswers { jobs }), room);
+    }
+
+    async fn end(self, outcomes: Vec<Outcome>, room: OwnedSemaphorePermit) {
+        let now = self.engine.clock().now();
+        let orders = outcomes
+            .iter()
+            .map(|outcome| read::outcome(outcome, &self.context, now, self.engine.random().jitter()))
+            .collect();
+        let jobs = match self.apply(orders).await {
+            Ok(results) => {
+                let answered = outcomes.iter().zip(results);
+                answered.map(|(outcome, result)| write::outcome_answer(outcome, &result)).collect()
+            }
+            Err(error) => return self.fail(error),
+        };
+        self.answer(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs }), room);
+    }
+
+    /// Applies what could be read; the rest is answered for as it stands.
+    async fn apply(&self, orders: Vec<Result<Order, Problem>>) -> Result<Vec<Verdict>, Error> {
+        let mut readable = Vec::with_capacity(orders.len());
+        let mut unreadable: Vec<Option<Problem>> = Vec::with_capacity(orders.len());
+        for order in orders {
+            match order {
+                Ok(order) => {
+                    readable.push(order);
+                    unreadable.push(None);
+                }
+                Err(problem) => unreadable.push(Some(problem)),
+            }
+        }
+        let mut results =
+            if readable.is_empty() { Vec::new() } else { self.link.report(readable).await? }.into_iter();
+        let verdict = |problem: Option<Problem>| match problem {
+            Some(problem) => Err(problem),
+            None => results.next().unwrap_or(Err(Refusal::NotFound)).map_err(Problem::from),
+        };
+        Ok(unreadable.into_iter().map(verdict).collect::<Vec<Result<Applied, Problem>>>())
+    }
+
+    fn answer(&self, message: server_message::Message, room: OwnedSemaphorePermit) {
+        // Nobody hears it when the worker is gone.
+        drop(self.answers.send(Ok((message, room))));
+    }
+
+    /// The store failed: whether the batch took effect is not known, so the worker must say it again.
+    fn fail(&self, error: Error) {
+        drop(self.answers.send(Err(Problem::from(error).into())));
+    }
+}
+
+fn check_count(count: usize) -> Result<(), Status> {
+    if count > WORKER_BATCH_COUNT_MAX {
+        let detail = format!("the batch has {count} items; at most {WORKER_BATCH_COUNT_MAX} are taken");
+        return Err(status(Code::BatchTooLarge, detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! `tidewheel.v1.Worker`: pulling over one stream.
+//!
+//! Two sides that do not wait for each other. `listen` reads what the worker says and hands it to the engine;
+//! `outgoing` sends what the engine and those answers have for it, as fast as the worker reads. A worker that does not
+//! read its answers is not read from, and one that does not read its jobs gets no more.
+
+mod listen;
+mod outgoing;
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use tidewheel_api::proto::v1::worker_server::Worker;
+use tidewheel_api::proto::v1::{WorkerMessage, worker_message};
+use tidewheel_api::wire::fault::Code;
+use tidewheel_core::limits::WORKER_ANSWERS_COUNT_MAX;
+use tidewheel_core::names::Tenant;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tonic::{Request, Response, Status, Streaming};
+
+use self::listen::Listener;
+use self::outgoing::{Opening, Outgoing};
+use super::status::status;
+use crate::engine::{Engine, Refused};
+use crate::http::tenant_of;
+
+/// The service.
+pub(super) struct WorkerService {
+    engine: Engine,
+}
+
+impl WorkerService {
+    pub(super) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+}
+
+#[tonic::async_trait]
+impl Worker for WorkerService {
+    type WorkStream = Outgoing;
+
+    async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Outgoing>, Status> {
+        let (metadata, _, inbound) = request.into_parts();
+        let tenant = tenant_of(&metadata.into_headers())?;
+        let (opening, opened) = oneshot::channel();
+        let (answers, answered) = mpsc::unbounded_channel();
+        // Apart, because some clients send nothing before they have seen the head of the answer.
+        tokio::spawn(converse(self.engine.clone(), tenant, inbound, opening, answers));
+        Ok(Response::new(Outgoing::new(opened, answered)))
+    }
+}
+
+async fn converse(
+    engine: Engine,
+    tenant: Tenant,
+    mut inbound: Streaming<WorkerMessage>,
+    opening: oneshot::Sender<Result<Opening, Status>>,
+    answers: mpsc::UnboundedSender<outgoing::Answer>,
+) {
+    let entered = tokio::select! {
+        () = answers.closed() => return,
+        entered = enter(&engine, &tenant, &mut inbound) => entered,
+    };
+    let (opened, context, link) = match entered {
+        Ok(entered) => entered,
+        Err(refused) => {
+            // Nobody hears it when the worker is gone.
+            drop(opening.send(Err(refused)));
+            return;
+        }
+    };
+    if opening.send(Ok(opened)).is_ok() {
+        let room = Arc::new(Semaphore::new(WORKER_ANSWERS_COUNT_MAX));
+        Listener { engine, link, context: Arc::new(context), answers, room }.run(inbound).await;
+    }
+}
+
+async fn enter(
+    engine: &Engine,
+    tenant: &Tenant,
+    inbound: &mut Streaming<WorkerMessage>,
+) -> Result<(Opening, read::Context, crate::engine::WorkerLink), Status> {
+    let patience = engine.clock().sleep(outgoing::FIRST_MESSAGE_WITHIN);
+    let first = tokio::select! {
+        first = inbound.message() => first?,
+        () = patience => return Err(status(Code::RequestTimeout, "nothing was said; subscribe first")),
+    };
+    let Some(worker_message::Message::Subscribe(subscribe)) = first.and_then(|first| first.message) else {
+        return Err(status(Code::InvalidValue, "the first message must be `subscribe`"));
+    };
+    let subscription = read::subscription(&subscribe, tenant).map_err(Status::from)?;
+    let context = read::Context {
+        tenant: subscription.interest.only_tenant().unwrap_or(tenant).clone(),
+        interest: subscription.interest.clone(),
+        lease_ms: subscription.lease_ms,
+    };
+    match engine.connect_worker(subscription).await {
+        Ok((welcome, link, pushes)) => Ok((Opening { welcome, pushes }, context, link)),
+        Err(Refused::Draining) => {
+            Err(status(Code::Draining, "the server is stopping; try again, here or elsewhere"))
+        }
+        Err(Refused::TooMany) => Err(status(Code::Overloaded, "as many workers as may be are connected")),
+    }
+}

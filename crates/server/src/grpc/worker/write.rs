@@ -1,0 +1,103 @@
+//! What the engine has for a worker, as messages.
+
+use std::sync::Arc;
+
+use tidewheel_api::proto::v1::{
+    AttemptRef, CancelJob, CancelJobs, Heartbeat, HeartbeatAnswer, JobBatch, LeasedJob, Outcome,
+    OutcomeAnswer, TakeBack, Welcome as WelcomeMessage, server_message::Message,
+};
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Destination, Job, Token};
+use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
+use tidewheel_store::Applied;
+
+use crate::engine::{Stop, Welcome};
+use crate::grpc::instant::{duration, instant};
+use crate::http::{Problem, worker_id};
+
+/// What became of what a worker said of one attempt.
+pub(super) type Verdict = Result<Applied, Problem>;
+
+/// It was taken.
+const ACCEPTED: &str = "accepted";
+/// It had been said before.
+const ALREADY: &str = "already";
+
+pub(super) fn welcome(welcome: &Welcome) -> Message {
+    Message::Welcome(WelcomeMessage {
+        worker_id: worker_id(welcome.id),
+        session: format!("{:032x}", welcome.session),
+        resumed: welcome.resumed,
+        heartbeat_every: Some(duration(WORKER_HEARTBEAT_MS.min(welcome.dead_ms / 3))),
+        dead_after: Some(duration(welcome.dead_ms)),
+        resume_within: Some(duration(welcome.resume_ms)),
+    })
+}
+
+pub(super) fn jobs(jobs: &[Arc<Job>]) -> Message {
+    Message::Jobs(JobBatch { jobs: jobs.iter().map(|job| leased(job)).collect() })
+}
+
+fn leased(job: &Job) -> LeasedJob {
+    let (spec, status, occurrence) = (&*job.spec, &job.status, job.spec.occurrence.as_ref());
+    let queue = match &spec.destination {
+        Destination::Queue(queue) => queue.to_string(),
+        Destination::Target(_) => String::new(),
+    };
+    LeasedJob {
+        id: job.id.to_string(),
+        tenant: job.tenant.to_string(),
+        r#type: spec.kind.to_string(),
+        payload: spec.payload.clone(),
+        attempt: status.attempt,
+        token: status.token.as_u64(),
+        idempotency_key: job.run_key(),
+        fire_at: Some(instant(occurrence.map_or(job.id.run_at(), |occurrence| occurrence.fire_at))),
+        run_at: Some(instant(status.due_at)),
+        catch_up: occurrence.is_some_and(|occurrence| occurrence.catch_up),
+        lease_until: status.running.as_ref().map(|running| instant(running.lease_until)),
+        timeout: Some(duration(spec.timeout_ms)),
+        labels: spec.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        queue,
+        priority: spec.priority.as_str().to_owned(),
+        schedule_id: occurrence.map(|occurrence| occurrence.schedule_id.to_string()).unwrap_or_default(),
+        max_attempts: spec.retry.max_attempts,
+    }
+}
+
+pub(super) fn stop(stop: Stop) -> Message {
+    let reason = if stop.cancelled { "cancelled" } else { "lease_over" };
+    let job = CancelJob { id: stop.id.to_string(), token: stop.token.as_u64(), reason: reason.to_owned() };
+    Message::CancelJobs(CancelJobs { jobs: vec![job] })
+}
+
+pub(super) fn take_back(jobs: &[(JobId, Token)]) -> Message {
+    let attempt = |(id, token): &(JobId, Token)| AttemptRef { id: id.to_string(), token: token.as_u64() };
+    Message::TakeBack(TakeBack { jobs: jobs.iter().map(attempt).collect() })
+}
+
+fn code(verdict: &Verdict) -> (String, String) {
+    match verdict {
+        Ok(applied) => ((if applied.changed { ACCEPTED } else { ALREADY }).to_owned(), String::new()),
+        Err(problem) => (problem.code().as_str().to_owned(), problem.detail().to_owned()),
+    }
+}
+
+pub(super) fn outcome_answer(outcome: &Outcome, verdict: &Verdict) -> OutcomeAnswer {
+    let (code, detail) = code(verdict);
+    let state = verdict.as_ref().map(|applied| applied.job.status.state.as_str().to_owned());
+    OutcomeAnswer {
+        id: outcome.id.clone(),
+        token: outcome.token,
+        code,
+        detail,
+        state: state.unwrap_or_default(),
+    }
+}
+
+pub(super) fn heartbeat_answer(beat: &Heartbeat, verdict: &Verdict) -> HeartbeatAnswer {
+    let (code, detail) = code(verdict);
+    let running = verdict.as_ref().ok().and_then(|applied| applied.job.status.running.as_ref());
+    let lease_until = running.map(|running| instant(running.lease_until));
+    HeartbeatAnswer { id: beat.id.clone(), token: beat.token, code, detail, lease_until }
+}

@@ -1,0 +1,178 @@
+//! Workers that go away, fall silent, come back, or sit on what they were given.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod grpc_harness;
+mod http_harness;
+
+use std::collections::BTreeSet;
+
+use grpc_harness::{Server, Worker, attempt, code, end, released, subscribe, succeeded};
+use serde_json::json;
+use tidewheel_api::proto::v1::{LeasedJob, Resume, Subscribe, server_message};
+use tidewheel_server::engine::Config;
+use tidewheel_server::http::ServeLimits;
+use tonic::Code;
+
+fn resuming(worker: &Worker, holding: &[&LeasedJob], credits: u32) -> Subscribe {
+    let holding = holding.iter().map(|job| attempt(job)).collect();
+    let resume = Some(Resume { session: worker.welcome.session.clone(), holding });
+    Subscribe { resume, ..subscribe("q", credits) }
+}
+
+#[tokio::test]
+async fn jobs_of_a_worker_that_went_away_return_and_count() {
+    let server = Server::start(Config { worker_resume_ms: 50, ..Config::default() }).await;
+    let mut gone = server.worker(subscribe("q", 1)).await;
+    server.submit("q", 1).await;
+    let first = gone.job().await;
+    drop(gone);
+    let mut next = server.worker(subscribe("q", 1)).await;
+    let second = next.job().await;
+    assert_eq!((&second.id, second.attempt), (&first.id, 2));
+    assert!(second.token > first.token);
+    // A late outcome under the old token is refused, whoever brings it.
+    let late = json!({"token": first.token, "status": "succeeded"});
+    server.api.post(&format!("/v1/jobs/{}/outcome", first.id), &late).await.problem(409, "stale_token");
+    assert_eq!(next.outcomes(vec![end(&first, succeeded())]).await[0].code, "stale_token");
+    assert_eq!(next.end(&second, succeeded()).await, "accepted");
+    let attempts = server.api.get(&format!("/v1/jobs/{}/attempts", first.id)).await.json();
+    assert_eq!(
+        (&attempts["items"][0]["state"], &attempts["items"][1]["state"]),
+        (&json!("lost"), &json!("succeeded"))
+    );
+    assert!(attempts["items"][0]["detail"].as_str().unwrap().contains("worker"), "{attempts}");
+}
+
+#[tokio::test]
+async fn a_worker_that_comes_back_goes_on_where_it_was() {
+    let server = Server::start(Config { worker_resume_ms: 600_000, ..Config::default() }).await;
+    let mut worker = server.worker(subscribe("q", 3)).await;
+    server.submit("q", 3).await;
+    let jobs = worker.jobs(3).await;
+    assert!(!worker.welcome.resumed);
+    // Of the three, one never reached the worker.
+    let again = resuming(&worker, &[&jobs[0], &jobs[1]], 0);
+    let id = worker.welcome.worker_id.clone();
+    drop(worker);
+    server.workers_until(|workers| workers[0]["connected"] == false && workers[0]["in_flight"] == 3).await;
+    let mut other = server.worker(subscribe("q", 1)).await;
+    other.nothing_comes().await;
+    let mut worker = Worker::connect(server.channel().await, "default", again).await.unwrap();
+    assert!(worker.welcome.resumed && worker.welcome.worker_id == id);
+    let given = other.job().await;
+    assert_eq!((&given.id, given.attempt), (&jobs[2].id, 2));
+    assert_eq!(worker.end(&jobs[0], succeeded()).await, "accepted");
+    assert_eq!(worker.end(&jobs[2], succeeded()).await, "stale_token");
+    let workers = server.workers_until(|workers| workers[0]["in_flight"] == 1).await;
+    assert_eq!((&workers[0]["id"], &workers[0]["connected"]), (&json!(id), &json!(true)));
+    let released = server.api.get(&format!("/v1/jobs/{}/attempts", given.id)).await.json();
+    assert_eq!(released["items"][0]["state"], "released");
+}
+
+#[tokio::test]
+async fn a_session_goes_on_over_one_stream_only_and_only_for_its_tenant() {
+    let server = Server::start(Config::default()).await;
+    let mut old = server.worker(subscribe("q", 1)).await;
+    server.submit("q", 1).await;
+    let job = old.job().await;
+    let again = resuming(&old, &[&job], 0);
+    let foreign = Worker::connect(server.channel().await, "other", again.clone()).await.unwrap();
+    assert!(!foreign.welcome.resumed);
+    let mut new = Worker::connect(server.channel().await, "default", again).await.unwrap();
+    assert!(new.welcome.resumed);
+    assert_eq!(old.next().await.unwrap_err().unwrap().code(), Code::Aborted);
+    assert_eq!(new.end(&job, succeeded()).await, "accepted");
+    let unknown = Resume { session: "0123".into(), holding: Vec::new() };
+    let fresh = server.worker(Subscribe { resume: Some(unknown), ..subscribe("q", 1) }).await;
+    assert!(!fresh.welcome.resumed);
+}
+
+#[tokio::test]
+async fn a_silent_worker_is_dead() {
+    let server = Server::start(Config { worker_dead_ms: 300, ..Config::default() }).await;
+    let mut silent = server.worker(subscribe("q", 1)).await;
+    server.submit("q", 1).await;
+    let first = silent.job().await;
+    let ended = silent.next().await.unwrap_err().unwrap();
+    assert_eq!((ended.code(), code(&ended)), (Code::DeadlineExceeded, "request_timeout"));
+    let mut next = server.worker(subscribe("q", 1)).await;
+    let second = next.job().await;
+    assert_eq!((&second.id, second.attempt), (&first.id, 2));
+    assert_eq!(next.end(&second, succeeded()).await, "accepted");
+}
+
+#[tokio::test]
+async fn a_job_that_brings_its_workers_down_ends_dead_and_its_queue_moves_on() {
+    let server = Server::start(Config { worker_resume_ms: 20, ..Config::default() }).await;
+    let poison = server.api.submit(&json!({"type": "t", "queue": "q", "max_attempts": 3})).await;
+    for attempt in 1..=3 {
+        let mut victim = server.worker(subscribe("q", 1)).await;
+        let job = victim.job().await;
+        assert_eq!((job.id.as_str(), job.attempt), (poison.as_str(), attempt));
+    }
+    let dead = server.job_until(&poison, |job| job["state"] == "dead").await;
+    assert!(dead["reason"].as_str().unwrap().contains("worker"), "{dead}");
+    let attempts = server.api.get(&format!("/v1/jobs/{poison}/attempts")).await.json();
+    let attempts = attempts["items"].as_array().unwrap();
+    assert!(attempts.len() == 3 && attempts.iter().all(|attempt| attempt["state"] == "lost"), "{attempts:?}");
+    let healthy = server.submit("q", 1).await;
+    let mut next = server.worker(subscribe("q", 1)).await;
+    assert_eq!(next.job().await.id, healthy[0]);
+}
+
+#[tokio::test]
+async fn jobs_that_lie_unstarted_are_taken_back_for_an_idle_worker() {
+    let server = Server::start(Config { worker_take_back_ms: 100, ..Config::default() }).await;
+    let mut slow = server.worker(subscribe("q", 50)).await;
+    server.submit("q", 5).await;
+    let jobs = slow.jobs(5).await;
+    slow.started(&[&jobs[0]]).await;
+    slow.nothing_comes().await;
+    let mut idle = server.worker(subscribe("q", 10)).await;
+    let asked = match slow.next().await {
+        Ok(server_message::Message::TakeBack(back)) => back.jobs,
+        other => panic!("expected a wish to take back: {other:?}"),
+    };
+    assert_eq!(asked.len(), 2, "half of the four that lie unstarted");
+    assert!(asked.iter().all(|job| job.id != jobs[0].id));
+    let back: Vec<&LeasedJob> = jobs.iter().filter(|job| asked.contains(&attempt(job))).collect();
+    let answers = slow.outcomes(back.iter().map(|job| end(job, released())).collect()).await;
+    assert!(answers.iter().all(|answer| answer.code == "accepted"), "{answers:?}");
+    let moved: BTreeSet<String> = idle.jobs(2).await.into_iter().map(|job| job.id).collect();
+    assert_eq!(moved, back.iter().map(|job| job.id.clone()).collect());
+    // The other is busy now, so the rest stays.
+    slow.nothing_comes().await;
+}
+
+#[tokio::test]
+async fn a_quiet_stream_is_not_an_idle_connection() {
+    let limits = ServeLimits { idle_timeout: std::time::Duration::from_millis(50), ..ServeLimits::default() };
+    let server = Server::start_within(Config { worker_dead_ms: 1_000, ..Config::default() }, limits).await;
+    let mut quiet = server.worker(subscribe("q", 1)).await;
+    // What ends it is its silence, told as such, and not the end of the connection long before.
+    let ended = quiet.next().await.unwrap_err().unwrap();
+    assert_eq!((ended.code(), code(&ended)), (Code::DeadlineExceeded, "request_timeout"));
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
+    let server = Server::start(Config::default()).await;
+    let mut slow = server.worker(subscribe("q", 200)).await;
+    let job = json!({"type": "t", "queue": "q", "payload": "x".repeat(60_000)});
+    let mut ids = Vec::new();
+    for _ in 0..120 {
+        ids.push(server.api.submit(&job).await);
+    }
+    let last = format!("/v1/jobs/{}/explain", ids[119]);
+    let stalled = async {
+        while server.api.get(&last).await.json()["waits_for"] != "workers_busy" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), stalled).await.expect("it was sent everything");
+    let workers = server.workers_until(|workers| workers[0]["in_flight"].as_u64() > Some(0)).await;
+    assert!(workers[0]["credits"].as_u64() > Some(80), "{workers:?}");
+    let read: BTreeSet<String> = slow.jobs(120).await.into_iter().map(|job| job.id).collect();
+    assert_eq!(read, ids.into_iter().collect());
+}
