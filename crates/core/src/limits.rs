@@ -130,6 +130,11 @@ pub const PREVIEW_COUNT_MAX: usize = 1_000;
 /// Fires in one preview unless asked otherwise.
 pub const PREVIEW_COUNT_DEFAULT: usize = 5;
 
+/// Jobs a tenant may start per second of those made up for (missed, backfilled or replayed), unless set otherwise.
+pub const TENANT_CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 2_500;
+/// Tenants that are made up for at the same time; the others wait until one of them is idle.
+pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
+
 /// Shards of a new store.
 pub const SHARDS_COUNT_DEFAULT: u16 = 64;
 /// Width of a time bucket.

@@ -10,10 +10,10 @@
 //! One task, the `scheduler`, owns everything in memory and takes no lock; reads, claims and outcomes are
 //! batches that run beside it and report back. [`Engine`] is the handle the rest of the server holds.
 
-mod catch_up;
 mod claims;
 mod config;
 mod deliver;
+mod governor;
 mod leases;
 mod listing;
 mod outcomes;
@@ -114,6 +114,8 @@ pub enum Whereabouts {
         /// Its lane is full, so its backlog stays in the store.
         backlog: bool,
     },
+    /// In the store: it is made up for, at its tenant's pace.
+    Paced,
     /// In the wheel: starts at its time.
     Wheel,
     /// In a lane: due.

@@ -21,6 +21,7 @@ pub(super) use self::pick::{Picked, TakeReply, Taker};
 use self::refill::Overflow;
 pub(super) use self::refill::{Lot, Refill};
 use super::config::Config;
+use super::governor::MadeUp;
 
 /// Where a job in memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,7 @@ pub(super) enum Offer {
 #[derive(Debug)]
 pub(super) struct Ready {
     config: Config,
+    made_up: MadeUp,
     wheel: Wheel<Arc<Job>>,
     held: FxHashMap<JobId, Held>,
     waiting_count: usize,
@@ -72,7 +74,7 @@ pub(super) struct Ready {
     active_hosts: VecDeque<usize>,
     queues_first: bool,
     refills: VecDeque<Lot>,
-    /// Refills that could not be read, to be tried again with the next window.
+    /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
     push_in_flight: usize,
     window_ends: Timestamp,
@@ -93,9 +95,10 @@ pub(super) fn host_of(target: &Target) -> &str {
 }
 
 impl Ready {
-    pub(super) fn new(config: Config, now: Timestamp) -> Self {
+    pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {
         Self {
             config,
+            made_up,
             wheel: Wheel::new(now.as_ms()),
             held: FxHashMap::default(),
             waiting_count: 0,
@@ -163,7 +166,10 @@ impl Ready {
                 slot.picked_before = std::mem::take(&mut slot.picked_now);
             }
             for lot in std::mem::take(&mut self.failed_refills) {
-                self.queue_refill(lot.lane, (lot.tenant, lot.priority));
+                if let Some(overflow) = self.overflow_mut(&lot) {
+                    overflow.queued = false;
+                }
+                self.queue_refill(lot.lane, lot.key);
             }
         }
     }
@@ -243,13 +249,14 @@ impl Ready {
     fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
+        let key = self.lot_key(&job);
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return Offer::NoRoom };
         let priority = job.spec.priority;
         let at = job.status.due_at;
         if !refilling
             && !slot.overflows.is_empty()
-            && let Some(overflow) = slot.overflows.get_mut(&(job.tenant.clone(), priority))
+            && let Some(overflow) = slot.overflows.get_mut(&key)
         {
             overflow.turn_away(at);
             return Offer::Overflowed;
@@ -260,7 +267,7 @@ impl Ready {
             if may_wait && slot.picked_now.max(slot.picked_before) >= FAST_PICKS || refilling {
                 return Offer::NoRoom;
             }
-            slot.overflows.insert((job.tenant.clone(), priority), Overflow::starting_at(at));
+            slot.overflows.insert(key, Overflow::starting_at(at));
             return Offer::Overflowed;
         }
         let entry = Entry {
@@ -300,7 +307,7 @@ impl Ready {
         {
             let removed = slot.lane.remove(job.tenant.as_str(), |item| item.id == job.id);
             for entry in removed {
-                self.queue_refill(index, (entry.item.tenant.clone(), entry.priority));
+                self.queue_refills(index, &entry.item.tenant, entry.priority);
             }
         }
         self.unhold(&job.id);

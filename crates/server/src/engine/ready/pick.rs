@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidewheel_core::job::{Destination, Job, Priority};
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::lanes::Lane;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::oneshot;
 
-use super::refill::Overflow;
+use super::refill::{LotKey, Overflow};
 use super::{Ready, Stage};
 
 /// Where a taker's jobs go.
@@ -43,7 +43,7 @@ pub(super) struct LaneSlot {
     pub(super) in_flight: usize,
     pub(super) active: bool,
     pub(super) takers: VecDeque<Taker>,
-    pub(super) overflows: BTreeMap<(Tenant, Priority), Overflow>,
+    pub(super) overflows: BTreeMap<LotKey, Overflow>,
     /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
     pub(super) picked_now: usize,
     pub(super) picked_before: usize,
@@ -149,8 +149,7 @@ impl Ready {
             let Some(entry) = slot.lane.pop(now.as_ms(), &eligible) else { return };
             slot.in_flight += 1;
             slot.picked_now += 1;
-            let lot = (entry.item.tenant.clone(), entry.priority);
-            self.queue_refill(index, lot);
+            self.queue_refills(index, &entry.item.tenant, entry.priority);
             if let Some(held) = self.held.get_mut(&entry.item.id) {
                 self.waiting_count = self.waiting_count.saturating_sub(1);
                 self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);

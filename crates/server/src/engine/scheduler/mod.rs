@@ -17,10 +17,10 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Due, DuePage, Error, Order};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::catch_up::Pace;
 use crate::engine::claims::{self, Claim, Granted};
 use crate::engine::config::Config;
 use crate::engine::deliver::{Deliver, Reports};
+use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::Leases;
 use crate::engine::listing;
 use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
@@ -78,7 +78,7 @@ pub(in crate::engine) struct Scheduler {
     scan: Scan,
     missed_before: Timestamp,
     leases: Leases,
-    pace: Pace,
+    governor: Governor,
     reads: usize,
     claims: usize,
     listings: usize,
@@ -125,9 +125,13 @@ impl Scheduler {
             shared.store.apply(now, None, lost).await?;
         }
         let mut scheduler = Self {
-            ready: Ready::new(config.clone(), now),
+            ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
             scan: Scan::new(config.lookahead_ms, missed_before),
-            pace: Pace::new(config.catch_up_per_second, monotonic_ms),
+            governor: Governor::new(
+                config.catch_up_per_second,
+                config.tenant_catch_up_per_second,
+                monotonic_ms,
+            ),
             checkpoint_at_ms: monotonic_ms + config.checkpoint_ms,
             sweep_at_ms: monotonic_ms + FIRST_SWEEP_MS,
             upkeep_at_ms: monotonic_ms,
@@ -271,15 +275,20 @@ impl Scheduler {
     fn start_reads(&mut self, now: Timestamp, monotonic_ms: i64) {
         let horizon = self.horizon(now);
         while self.reads < self.config.reads_max {
-            if let Some(refill) = self.ready.next_refill() {
+            let governor = &mut self.governor;
+            let mut may_make_up = |tenant: &Tenant| governor.allowance(tenant, monotonic_ms) > 0;
+            if let Some(refill) = self.ready.next_refill(&mut may_make_up) {
                 self.read_for_lot(refill, now);
                 continue;
             }
-            let allowance = self.pace.allowance(monotonic_ms);
-            let Some(read) = self.scan.next_read(now, horizon, allowance > 0) else { break };
+            let Some(read) = self.scan.next_read(now, horizon, &mut may_make_up) else { break };
             let count_max = match read.stretch.part {
-                Part::Live => self.config.quantum,
-                Part::Missed => self.config.quantum.min(allowance),
+                Part::Missed if read.until < self.missed_before => self
+                    .config
+                    .quantum
+                    .min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1)),
+                // Among live jobs, what is made up for may be far between.
+                Part::Missed | Part::Live => self.config.quantum,
             };
             let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
             let due = Due { after: read.after, ..due };
@@ -293,7 +302,7 @@ impl Scheduler {
     }
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
-        let due = self.due(&refill.lot.tenant, refill.bucket, now, self.config.quantum);
+        let due = self.due(&refill.lot.key.tenant, refill.bucket, now, self.config.quantum);
         let due = Due { after: Some(refill.after), ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);
@@ -379,7 +388,10 @@ impl Scheduler {
             Message::Refilled { refill, page } => {
                 self.reads = self.reads.saturating_sub(1);
                 match page {
-                    Ok(page) => self.ready.refill(&refill, page.jobs, page.resume, now),
+                    Ok(page) => {
+                        let times = (now, self.shared.clock.monotonic_ms());
+                        self.ready.refill(&refill, (page.jobs, page.resume), &mut self.governor, times);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "due jobs could not be read; trying again");
                         self.ready.refill_failed(&refill);
@@ -399,6 +411,12 @@ impl Scheduler {
     /// A job waits for its time: into memory if that is near, else make sure it will be read.
     fn take_in(&mut self, job: Job, now: Timestamp) {
         let (tenant, at) = (job.tenant.clone(), job.status.due_at);
+        if MadeUp::is_marked(&job) && !self.may_make_up(&job, now) {
+            if Bucket::of(at) < self.next_bucket {
+                self.scan.announce_made_up(&tenant, at);
+            }
+            return;
+        }
         match self.ready.offer(job, now, self.horizon(now), false) {
             Offer::Held | Offer::Overflowed => {}
             Offer::Later | Offer::NoRoom => {
@@ -407,6 +425,15 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Whether a job that is made up for may start now. If not, it is left to the paced reads.
+    fn may_make_up(&mut self, job: &Job, now: Timestamp) -> bool {
+        if self.ready.stage(&job.id).is_some() {
+            // A job that is moved has drawn for its old time.
+            return true;
+        }
+        job.status.due_at <= now && self.governor.draw(&job.tenant, self.shared.clock.monotonic_ms())
     }
 
     /// Whether this is news of an attempt that has been followed by another.
@@ -445,7 +472,9 @@ impl Scheduler {
 
     fn whereabouts(&self, job: &Job) -> Whereabouts {
         match self.ready.stage(&job.id) {
-            None => Whereabouts::Store { backlog: self.ready.overflowed(job) },
+            None if self.ready.overflowed(job) => Whereabouts::Store { backlog: true },
+            None if (MadeUp { missed_before: self.missed_before }).has(job) => Whereabouts::Paced,
+            None => Whereabouts::Store { backlog: false },
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
                 let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
