@@ -42,7 +42,7 @@ pub enum Rejection {
     /// Only dead jobs can be replayed or discarded.
     #[error("the job is not a dead letter: it is {}", .0.as_str())]
     NotDead(State),
-    /// The lease still holds.
+    /// The lease was extended since it was seen to run out.
     #[error("the lease still holds")]
     LeaseHolds,
     /// More attempts than a token can number.
@@ -63,7 +63,9 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Heartbeat { token, extend_ms, progress } => {
             let mut next = held(job, *token)?;
             if let Some(running) = &mut next.status.running {
-                running.lease_until = running.lease_until.max(now.plus_ms(lease(*extend_ms)));
+                // Never shortened; and always another, so that it can be told from the lease before it even if
+                // the wall clock was set back meanwhile.
+                running.lease_until = now.plus_ms(lease(*extend_ms)).max(running.lease_until.plus_ms(1));
                 running.progress = progress.clone().or_else(|| running.progress.take());
             }
             Ok(Change::To(next))
@@ -71,7 +73,8 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Detach { token, lease_ms } => {
             let mut next = held(job, *token)?;
             if let Some(running) = &mut next.status.running {
-                running.lease_until = now.plus_ms(lease(*lease_ms));
+                let until = now.plus_ms(lease(*lease_ms));
+                running.lease_until = if until == running.lease_until { until.plus_ms(1) } else { until };
                 running.detached = true;
             }
             Ok(Change::To(next))
@@ -94,7 +97,9 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Release { token } => {
             end_attempt(job, *token, now, Ending::Released, &Finding::default(), |status| wait(status, now))
         }
-        Command::LeaseOver { token, jitter } => lease_over(job, *token, *jitter, now),
+        Command::LeaseOver { token, lease_until, jitter } => {
+            lease_over(job, *token, *lease_until, *jitter, now)
+        }
         Command::Lost { token } => lost(job, *token, now),
         Command::Cancel => cancel(job, now),
         Command::RunNow => {
@@ -179,8 +184,16 @@ fn fail(job: &Job, token: Token, failure: &Failure, now: Timestamp) -> Result<Ch
     })
 }
 
-fn lease_over(job: &Job, token: Token, jitter: u32, now: Timestamp) -> Result<Change, Rejection> {
-    let holds = job.status.running.as_ref().is_some_and(|running| running.lease_until > now);
+/// Whether a lease is over is not asked of `now`, a wall time that may have been set since: the one who watches the
+/// lease knows, and `watched` is the lease it means.
+fn lease_over(
+    job: &Job,
+    token: Token,
+    watched: Timestamp,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Change, Rejection> {
+    let holds = job.status.running.as_ref().is_some_and(|running| running.lease_until != watched);
     if holds && job.status.token == token {
         return Err(Rejection::LeaseHolds);
     }

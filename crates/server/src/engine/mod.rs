@@ -42,6 +42,7 @@ pub use deliver::{Deliver, Report, Reports};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::random::Random;
+use leases::Renewal;
 use scheduler::{Message, Scheduler};
 
 /// What the engine is made of.
@@ -264,12 +265,17 @@ impl Engine {
     pub async fn command(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
         let ends = orders.iter().any(|order| matches!(order.command, Command::Cancel));
-        let reports: Vec<bool> = orders.iter().map(|order| is_report(&order.command)).collect();
+        let about: Vec<_> =
+            orders.iter().map(|order| (is_report(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| self.may_have_missed(error))?;
-        let mut changed = Vec::new();
-        for (result, is_report) in results.iter().zip(reports) {
+        let (mut changed, mut renewed) = (Vec::new(), Vec::new());
+        for (result, (is_report, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {
+                if let Some(by) = renewal {
+                    renewed.push((applied.job.clone(), by));
+                    continue;
+                }
                 if is_report && applied.changed {
                     shared.metrics.attempt_ended(&applied.job);
                 }
@@ -277,6 +283,9 @@ impl Engine {
                 changed.push(applied.job.clone());
                 changed.extend(applied.others.iter().cloned());
             }
+        }
+        if !renewed.is_empty() {
+            shared.tell(Message::Renewed(renewed));
         }
         if !changed.is_empty() {
             let (done, seen) = oneshot::channel();

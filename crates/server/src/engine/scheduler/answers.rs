@@ -140,9 +140,7 @@ impl Scheduler {
             match granted {
                 Granted::Running(job) if self.ready.claimed(&job.id) => {
                     self.shared.metrics.started(now.since_ms(expected_start(pick)));
-                    // A new lease has its full length from here, however the wall clock was set meanwhile.
-                    let claimed_at = job.status.running.as_ref().map_or(now, |running| running.started_at);
-                    self.leases.hold(&job, claimed_at, monotonic_ms);
+                    self.leases.hold_new(&job, monotonic_ms);
                     running.push(job);
                 }
                 Granted::Running(job) => {

@@ -21,7 +21,7 @@ use crate::engine::claims::{self, Claim, Granted};
 use crate::engine::config::Config;
 use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
-use crate::engine::leases::Leases;
+use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
@@ -33,6 +33,8 @@ pub(in crate::engine) enum Message {
     Waiting(Vec<Job>),
     /// Jobs were changed from outside.
     Changed { jobs: Vec<Job>, done: oneshot::Sender<()> },
+    /// Running attempts were given another lease.
+    Renewed(Vec<(Job, Renewal)>),
     /// Reports were written: the jobs as they are now, and those whose report was refused.
     Reported { jobs: Vec<Job>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
@@ -338,7 +340,9 @@ impl Scheduler {
 
     fn end_leases(&mut self, monotonic_ms: i64) {
         let over = self.leases.over(monotonic_ms);
-        let Some(not_before) = over.iter().map(|lease| lease.lease_until).max() else { return };
+        if over.is_empty() {
+            return;
+        }
         let orders = over
             .into_iter()
             .map(|lease| {
@@ -348,12 +352,16 @@ impl Scheduler {
                 Order {
                     tenant: lease.tenant,
                     id: lease.id,
-                    command: Command::LeaseOver { token: lease.token, jitter },
+                    command: Command::LeaseOver {
+                        token: lease.token,
+                        lease_until: lease.lease_until,
+                        jitter,
+                    },
                 }
             })
             .collect();
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { outcomes::write(&shared, orders, not_before).await });
+        tokio::spawn(async move { outcomes::write(&shared, orders).await });
     }
 
     fn hear(&mut self, message: Message) {
@@ -371,6 +379,14 @@ impl Scheduler {
                 }
                 // Whoever asked may have stopped waiting.
                 done.send(()).ok();
+            }
+            Message::Renewed(jobs) => {
+                let monotonic_ms = self.shared.clock.monotonic_ms();
+                for (job, by) in jobs {
+                    if !self.is_outdated(&job) {
+                        self.leases.renew(&job, by, monotonic_ms);
+                    }
+                }
             }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
