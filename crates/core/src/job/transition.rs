@@ -60,25 +60,14 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Claim { epoch, worker, lease_ms, detached } => {
             claim(job, now, *epoch, Arc::clone(worker), *lease_ms, *detached)
         }
-        Command::Heartbeat { token, extend_ms, progress } => {
-            let mut next = held(job, *token)?;
-            if let Some(running) = &mut next.status.running {
-                // Never shortened; and always another, so that it can be told from the lease before it even if
-                // the wall clock was set back meanwhile.
-                running.lease_until = now.plus_ms(lease(*extend_ms)).max(running.lease_until.plus_ms(1));
-                running.progress = progress.clone().or_else(|| running.progress.take());
-            }
-            Ok(Change::To(next))
-        }
-        Command::Detach { token, lease_ms } => {
-            let mut next = held(job, *token)?;
-            if let Some(running) = &mut next.status.running {
-                let until = now.plus_ms(lease(*lease_ms));
-                running.lease_until = if until == running.lease_until { until.plus_ms(1) } else { until };
-                running.detached = true;
-            }
-            Ok(Change::To(next))
-        }
+        Command::Heartbeat { token, extend_ms, progress } => renew(job, *token, |running| {
+            running.lease_until = now.plus_ms(lease(*extend_ms)).max(running.lease_until);
+            running.progress = progress.clone().or_else(|| running.progress.take());
+        }),
+        Command::Detach { token, lease_ms } => renew(job, *token, |running| {
+            running.lease_until = now.plus_ms(lease(*lease_ms));
+            running.detached = true;
+        }),
         Command::Succeed { token, finding } => {
             end_attempt(job, *token, now, Ending::Succeeded, finding, |status| {
                 finish(status, State::Succeeded, now)
@@ -163,6 +152,20 @@ fn claim(
         detached,
         progress: None,
     });
+    Ok(Change::To(next))
+}
+
+/// Gives a running attempt another lease: always another, so that it can be told from the one before even if the wall
+/// clock was set meanwhile.
+fn renew(job: &Job, token: Token, change: impl FnOnce(&mut Running)) -> Result<Change, Rejection> {
+    let mut next = held(job, token)?;
+    if let Some(running) = &mut next.status.running {
+        let before = running.lease_until;
+        change(running);
+        if running.lease_until == before {
+            running.lease_until = before.plus_ms(1);
+        }
+    }
     Ok(Change::To(next))
 }
 

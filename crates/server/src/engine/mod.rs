@@ -301,7 +301,8 @@ impl Engine {
     /// Waits for jobs of a queue, claims them and returns them running; empty when the wait is over.
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`Error::Closed`] once the engine stops: at once, whatever the wait, because an empty answer would only be
+    /// asked for again.
     pub async fn take(&self, take: Take) -> Result<Vec<Job>, Error> {
         let (reply, mut answer) = oneshot::channel();
         let wait = Duration::from_millis(u64::try_from(take.wait_ms).unwrap_or(0));
@@ -309,7 +310,7 @@ impl Engine {
         let sleep = self.shared.clock.sleep(wait);
         tokio::select! {
             biased;
-            jobs = &mut answer => return Ok(jobs.unwrap_or_default()),
+            jobs = &mut answer => return jobs.map_err(|_| Error::Closed),
             () = sleep => {}
         }
         // The scheduler may be claiming for us this moment: what it sends from here on it takes back itself,

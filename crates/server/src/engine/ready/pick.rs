@@ -72,6 +72,16 @@ impl Ready {
         }
     }
 
+    /// Sends everybody away who waits.
+    pub(in crate::engine) fn drop_takers(&mut self) {
+        for index in 0..self.lanes.len() {
+            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+                slot.takers.clear();
+            }
+            self.tidy(index);
+        }
+    }
+
     /// Picks up to `count_max` jobs that may start now, of one lane's turn; `None` when nothing can move.
     pub(in crate::engine) fn pick(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
         self.queues_first = !self.queues_first;

@@ -171,8 +171,10 @@ impl Scheduler {
 
     pub(super) fn hand_over(&mut self, taker: Taker, running: Vec<Job>) {
         if running.is_empty() {
-            let queue = Arc::clone(&taker.queue);
-            self.ready.add_taker(&queue, taker);
+            if self.draining.is_none() {
+                let queue = Arc::clone(&taker.queue);
+                self.ready.add_taker(&queue, taker);
+            }
             return;
         }
         // The taker is gone: hand the jobs back, for the next one.

@@ -419,7 +419,10 @@ impl Scheduler {
             Message::Whereabouts { job, reply } => {
                 reply.send(self.whereabouts(&job)).ok();
             }
-            Message::Drain { reply } => self.draining = Some(reply),
+            Message::Drain { reply } => {
+                self.draining = Some(reply);
+                self.ready.drop_takers();
+            }
             Message::Stop { reply } => self.stop(reply),
         }
     }
