@@ -39,6 +39,8 @@ pub const TARGET_HEADERS_BYTES_MAX: usize = 8_192;
 /// Name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
 
+/// HTTP connections at once, if the machine allows that many descriptors; further ones are refused.
+pub const CONNECTIONS_COUNT_MAX: usize = 12_000;
 /// Jobs in one batch submission.
 pub const BATCH_COUNT_MAX: usize = 10_000;
 /// Ids in one bulk cancel or retry.
