@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewheel_core::limits::{HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
+use tidewheel_core::limits::{
+    HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+};
 use tidewheel_server::push::Cidr;
 
 use crate::serve::ServeArgs;
@@ -24,7 +26,7 @@ pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
 pub(crate) const PUSH_CONCURRENCY_COUNT_DEFAULT: usize = 1_024;
 /// Pushes under way at a time to one host.
 pub(crate) const PUSH_PER_HOST_COUNT_DEFAULT: usize = 256;
-/// Jobs started per second of those missed while the server was down.
+/// Jobs started per second of those missed, backfilled or replayed.
 pub(crate) const CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 5_000;
 /// How long attempts under way may take to end once the server was told to stop.
 pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
@@ -49,8 +51,10 @@ pub(crate) struct ServeConfig {
     pub(crate) push_per_host: usize,
     /// How long finished jobs are kept.
     pub(crate) history_ms: i64,
-    /// Jobs started per second of those missed while the server was down.
+    /// Jobs started per second of those missed, backfilled or replayed.
     pub(crate) catch_up_jobs_per_s: u32,
+    /// The same, for each tenant.
+    pub(crate) tenant_catch_up_jobs_per_s: u32,
     /// Time between two fires of a schedule, at least.
     pub(crate) min_interval_ms: i64,
     /// The folder of the time zone database; none is the one that comes with the program.
@@ -73,6 +77,7 @@ impl Default for ServeConfig {
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
             history_ms: HISTORY_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
+            tenant_catch_up_jobs_per_s: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             tz_dir: None,
             drain: DRAIN_DEFAULT,
@@ -101,6 +106,7 @@ pub(crate) enum Key {
     PushPerHost,
     History,
     CatchUpRate,
+    TenantCatchUpRate,
     MinInterval,
     TzDir,
     Drain,
@@ -109,7 +115,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Data,
         Self::Listen,
         Self::AllowTarget,
@@ -117,6 +123,7 @@ impl Key {
         Self::PushPerHost,
         Self::History,
         Self::CatchUpRate,
+        Self::TenantCatchUpRate,
         Self::MinInterval,
         Self::TzDir,
         Self::Drain,
@@ -134,6 +141,7 @@ impl Key {
             Self::PushPerHost => "push_per_host",
             Self::History => "history",
             Self::CatchUpRate => "catch_up_rate",
+            Self::TenantCatchUpRate => "tenant_catch_up_rate",
             Self::MinInterval => "min_interval",
             Self::TzDir => "tz_dir",
             Self::Drain => "drain",

@@ -39,6 +39,8 @@ pub const TARGET_HEADERS_BYTES_MAX: usize = 8_192;
 /// Name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
 
+/// HTTP connections at once, if the machine allows that many descriptors; further ones are refused.
+pub const CONNECTIONS_COUNT_MAX: usize = 12_000;
 /// Jobs in one batch submission.
 pub const BATCH_COUNT_MAX: usize = 10_000;
 /// Ids in one bulk cancel or retry.
@@ -160,6 +162,11 @@ pub const OVERTAKEN_COUNT_MAX: usize = 1_000;
 pub const PREVIEW_COUNT_MAX: usize = 1_000;
 /// Fires in one preview unless asked otherwise.
 pub const PREVIEW_COUNT_DEFAULT: usize = 5;
+
+/// Jobs a tenant may start per second of those made up for (missed, backfilled or replayed), unless set otherwise.
+pub const TENANT_CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 2_500;
+/// Tenants that are made up for at the same time; the others wait until one of them is idle.
+pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
 
 /// Shards of a new store.
 pub const SHARDS_COUNT_DEFAULT: u16 = 64;

@@ -40,7 +40,7 @@ fn wish() -> impl Strategy<Value = Wish> {
 }
 
 impl Wish {
-    fn command(&self, tokens: &[Token], now: Timestamp) -> Command {
+    fn command(&self, job: &Job, tokens: &[Token], now: Timestamp) -> Command {
         let newest_first = tokens.iter().rev();
         let token = newest_first.clone().nth(self.token_age).or(tokens.last()).copied().unwrap_or_default();
         let (ms, flag) = (self.ms, self.flag);
@@ -64,7 +64,7 @@ impl Wish {
             6 => Command::Snooze { token, delay_ms: ms },
             7 => Command::Release { token },
             8 => Command::Abandon { token, finding },
-            9 => Command::LeaseOver { token, jitter: 1 << 31 },
+            9 => Command::LeaseOver { token, lease_until: lease_until(job, flag), jitter: 1 << 31 },
             10 if flag => Command::WorkerGone { token },
             10 => Command::Lost { token },
             11 => Command::Cancel,
@@ -76,6 +76,12 @@ impl Wish {
             }
         }
     }
+}
+
+/// The end of the lease a job is held under, or of another.
+fn lease_until(job: &Job, is_right: bool) -> Timestamp {
+    let held = job.status.running.as_ref().map(|running| running.lease_until);
+    held.filter(|_| is_right).unwrap_or(START)
 }
 
 fn new_job(max_attempts: u32, expires_in_ms: Option<i64>) -> Job {
@@ -114,7 +120,7 @@ fn follow(mut job: Job, wishes: &[Wish]) -> Result<Vec<Step>, TestCaseError> {
     let (mut now, mut tokens, mut steps) = (START, Vec::new(), Vec::new());
     for wish in wishes {
         now = now.plus_ms(wish.pause_ms);
-        let command = wish.command(&tokens, now);
+        let command = wish.command(&job, &tokens, now);
         // Shares nothing with the job, so that a change behind its back would show.
         let before = Job { spec: Arc::new((*job.spec).clone()), ..job.clone() };
         let answer = transition(&job, &command, now);
@@ -203,6 +209,20 @@ proptest! {
             if ends_an_attempt(&command) {
                 prop_assert!(accepted.insert(after.status.token), "two outcomes under {:?}", after.status.token);
                 prop_assert_eq!(transition(&after, &command, now), Ok(Change::Nothing), "reported again");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_only_as_the_one_that_was_watched_and_every_extension_is_another(wishes in wishes()) {
+        for Step { before, command, after, .. } in follow(new_job(3, None), &wishes)? {
+            let [held, holds] = [&before, &after].map(|job| job.status.running.as_ref().map(|r| r.lease_until));
+            if let Command::LeaseOver { lease_until, .. } = command {
+                prop_assert_eq!(held, Some(lease_until));
+            } else if matches!(command, Command::Heartbeat { .. }) {
+                prop_assert!(held < holds);
+            } else if matches!(command, Command::Detach { .. }) {
+                prop_assert_ne!(held, holds);
             }
         }
     }

@@ -125,7 +125,11 @@ fn held_commands(token: Token) -> Vec<(&'static str, Command)> {
         ("fail, final", fail(Failure { retryable: false, ..failure() })),
         ("snooze", Command::Snooze { token, delay_ms: 600_000 }),
         ("release", Command::Release { token }),
-        ("lease over", Command::LeaseOver { token, jitter: 0 }),
+        ("lease over", Command::LeaseOver { token, lease_until: NOW, jitter: 0 }),
+        (
+            "lease over, its end ahead by a wall clock set back",
+            Command::LeaseOver { token, lease_until: at(25_000), jitter: 0 },
+        ),
         ("lost", Command::Lost { token }),
         ("worker gone", Command::WorkerGone { token }),
     ]

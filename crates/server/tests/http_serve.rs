@@ -114,14 +114,39 @@ async fn silent_and_dripping_clients_are_cut_off_and_their_seats_given_to_others
     let mut preface = TcpStream::connect(server.address).await.unwrap();
     dripping.write_all(b"GET /healthz HTTP/1.1\r\nHo").await.unwrap();
     preface.write_all(b"PRI * HTT").await.unwrap();
-    // All seats are taken; this one is served as soon as one is free.
-    let mut waiting = TcpStream::connect(server.address).await.unwrap();
-    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    assert!(read_all(&mut waiting).await.starts_with("HTTP/1.1 200"));
+    // All seats are taken, and given to others as soon as they are free.
+    loop {
+        let mut next = TcpStream::connect(server.address).await.unwrap();
+        next.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let answer = read_all(&mut next).await;
+        if answer.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    }
     for stream in [&mut silent, &mut dripping, &mut preface] {
         let answer = read_all(stream).await;
         assert!(!answer.contains("200"), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_so_and_closed() {
+    let server = start(ServeLimits { connections_max: 1, ..ServeLimits::default() }).await;
+    let mut seated = TcpStream::connect(server.address).await.unwrap();
+    seated.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    read_until(&mut seated, "\"ok\"").await;
+    for request in ["GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", ""] {
+        let mut surplus = TcpStream::connect(server.address).await.unwrap();
+        surplus.write_all(request.as_bytes()).await.unwrap();
+        let answer = read_all(&mut surplus).await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("connection: close"), "{answer}");
+        assert!(head.contains("application/problem+json") && head.contains("retry-after: "), "{answer}");
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(problem["code"], "overloaded");
+    }
+    drop(seated);
 }
 
 #[tokio::test]

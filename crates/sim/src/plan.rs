@@ -102,6 +102,7 @@ fn config(dice: &Dice) -> Config {
         push_per_host_max: dice.pick(&[3, 16, 256], 16),
         aging_ms: dice.between(200, 30_000),
         catch_up_per_second: dice.pick(&[50, 500, 5_000], 500),
+        tenant_catch_up_per_second: dice.pick(&[20, 100, 5_000], 100),
         catch_up_grace_ms: dice.pick(&[500, 10_000, 60_000], 60_000),
         checkpoint_ms: dice.between(500, 5_000),
         ..Config::default()

@@ -124,8 +124,8 @@ async fn audit(world: &World) -> (usize, bool) {
     jobs.retain(|job| !is_deserted(job));
     let now = world.now();
     let mut is_late = false;
-    for job in &jobs {
-        // A lease extended while the clock was set back lasts until that clock would have shown its end.
+    for job in jobs.iter().filter(|job| !is_deserted(job)) {
+        // A lease given while the clock was set back has its full length, also once that clock is right again.
         let lease_until =
             job.status.running.as_ref().map(|running| running.lease_until.plus_ms(world.clock.set_back_ms()));
         let moves_by = job.armed_at().or(lease_until);

@@ -185,6 +185,7 @@ pub(super) fn unpaced() -> Config {
         push_max: UNBOUNDED,
         push_per_host_max: UNBOUNDED,
         catch_up_per_second: 1_000_000,
+        tenant_catch_up_per_second: 1_000_000,
         ..Config::default()
     }
 }

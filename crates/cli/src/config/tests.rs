@@ -43,6 +43,7 @@ fn help_names_the_real_defaults() {
         history,
         min_interval,
         CATCH_UP_JOBS_PER_S_DEFAULT.to_string(),
+        TENANT_CATCH_UP_JOBS_PER_S_DEFAULT.to_string(),
         format!("{}s", DRAIN_DEFAULT.as_secs()),
         LOG_LEVEL_DEFAULT.to_owned(),
     ] {
@@ -60,11 +61,15 @@ fn flags_stand_above_environment_above_file() {
         "TIDEWHEEL_PUSH_PER_HOST" | "TIDEWHEEL_PUSH_CONCURRENCY" => Some("2".to_owned()),
         _ => None,
     };
-    let config =
-        load(&args("--push-per-host 3 --history 90d --min-interval 1s --log-format json"), env).unwrap();
+    let config = load(
+        &args("--push-per-host 3 --history 90d --min-interval 1s --tenant-catch-up-rate 7 --log-format json"),
+        env,
+    )
+    .unwrap();
     assert_eq!((config.push_per_host, config.push_concurrency, config.drain.as_secs()), (3, 2, 90));
     assert_eq!(config.allow_targets.len(), 2);
     assert_eq!((config.history_ms, config.min_interval_ms), (90 * 86_400_000, 1_000));
+    assert_eq!(config.tenant_catch_up_jobs_per_s, 7);
     assert_eq!(config.log_format, LogFormat::Json);
 }
 

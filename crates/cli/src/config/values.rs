@@ -46,6 +46,7 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
         Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
+        Key::TenantCatchUpRate => config.tenant_catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
         Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
         Key::TzDir => config.tz_dir = Some(PathBuf::from(text)),
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),

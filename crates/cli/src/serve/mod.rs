@@ -50,9 +50,12 @@ pub(crate) struct ServeArgs {
     /// How long finished jobs are kept [default: 30d]
     #[arg(long, value_name = "DURATION")]
     history: Option<String>,
-    /// Jobs started per second of those missed while the server was down [default: 5000]
+    /// Jobs started per second of those missed, backfilled or replayed [default: 5000]
     #[arg(long, value_name = "JOBS")]
     catch_up_rate: Option<String>,
+    /// The same, for each tenant [default: 2500]
+    #[arg(long, value_name = "JOBS")]
+    tenant_catch_up_rate: Option<String>,
     /// Time between two fires of a schedule, at least [default: 1m]
     #[arg(long, value_name = "DURATION")]
     min_interval: Option<String>,
@@ -80,6 +83,7 @@ impl ServeArgs {
             (Key::PushPerHost, &self.push_per_host),
             (Key::History, &self.history),
             (Key::CatchUpRate, &self.catch_up_rate),
+            (Key::TenantCatchUpRate, &self.tenant_catch_up_rate),
             (Key::MinInterval, &self.min_interval),
             (Key::TzDir, &self.tz_dir),
             (Key::Drain, &self.drain),

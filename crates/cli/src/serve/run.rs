@@ -56,6 +56,7 @@ fn node_config(config: ServeConfig) -> NodeConfig {
             push_per_host_max: config.push_per_host,
             history_ms: config.history_ms,
             catch_up_per_second: config.catch_up_jobs_per_s,
+            tenant_catch_up_per_second: config.tenant_catch_up_jobs_per_s,
             ..Config::default()
         },
         http: HttpLimits { schedule_interval_ms_min: config.min_interval_ms, ..HttpLimits::default() },

@@ -70,10 +70,13 @@ pub enum Command {
         /// What it said.
         finding: Finding,
     },
-    /// The lease ran out. Granted only when it did.
+    /// The lease ran out, as measured by whoever watches it on a clock that is never set. Granted only if it is still
+    /// the lease that was watched.
     LeaseOver {
         /// Which attempt.
         token: Token,
+        /// The end of the lease that was watched; every extension gives it another.
+        lease_until: Timestamp,
         /// Any random number, for the retry's wait.
         jitter: u32,
     },

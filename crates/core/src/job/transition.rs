@@ -43,7 +43,7 @@ pub enum Rejection {
     /// Only dead jobs can be replayed or discarded.
     #[error("the job is not a dead letter: it is {}", .0.as_str())]
     NotDead(State),
-    /// The lease still holds.
+    /// The lease was extended since it was seen to run out.
     #[error("the lease still holds")]
     LeaseHolds,
     /// More attempts than a token can number.
@@ -61,15 +61,14 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Claim { epoch, worker, lease_ms, detached } => {
             claim(job, now, *epoch, Arc::clone(worker), *lease_ms, *detached)
         }
-        Command::Heartbeat { token, extend_ms, progress } => {
-            let mut next = held(job, *token)?;
-            if let Some(running) = &mut next.status.running {
-                running.lease_until = running.lease_until.max(now.plus_ms(lease(*extend_ms)));
-                running.progress = progress.clone().or_else(|| running.progress.take());
-            }
-            Ok(Change::To(next))
-        }
-        Command::Detach { token, lease_ms } => detach(job, *token, *lease_ms, now),
+        Command::Heartbeat { token, extend_ms, progress } => renew(job, *token, |running| {
+            running.lease_until = now.plus_ms(lease(*extend_ms)).max(running.lease_until);
+            running.progress = progress.clone().or_else(|| running.progress.take());
+        }),
+        Command::Detach { token, lease_ms } => renew(job, *token, |running| {
+            running.lease_until = now.plus_ms(lease(*lease_ms));
+            running.detached = true;
+        }),
         Command::Succeed { token, finding } => {
             end_attempt(job, *token, now, Ending::Succeeded, finding, |status| {
                 finish(status, State::Succeeded, now)
@@ -88,7 +87,9 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         Command::Release { token } => {
             end_attempt(job, *token, now, Ending::Released, &Finding::default(), |status| wait(status, now))
         }
-        Command::LeaseOver { token, jitter } => lease_over(job, *token, *jitter, now),
+        Command::LeaseOver { token, lease_until, jitter } => {
+            lease_over(job, *token, *lease_until, *jitter, now)
+        }
         Command::Lost { token } => lost(job, *token, now),
         Command::WorkerGone { token } => worker_gone(job, *token, now),
         Command::Cancel => cancel(job, now),
@@ -156,11 +157,16 @@ fn claim(
     Ok(Change::To(next))
 }
 
-fn detach(job: &Job, token: Token, lease_ms: i64, now: Timestamp) -> Result<Change, Rejection> {
+/// Gives a running attempt another lease: always another, so that it can be told from the one before even if the wall
+/// clock was set meanwhile.
+fn renew(job: &Job, token: Token, change: impl FnOnce(&mut Running)) -> Result<Change, Rejection> {
     let mut next = held(job, token)?;
     if let Some(running) = &mut next.status.running {
-        running.lease_until = now.plus_ms(lease(lease_ms));
-        running.detached = true;
+        let before = running.lease_until;
+        change(running);
+        if running.lease_until == before {
+            running.lease_until = before.plus_ms(1);
+        }
     }
     Ok(Change::To(next))
 }
@@ -183,8 +189,16 @@ fn fail(job: &Job, token: Token, failure: &Failure, now: Timestamp) -> Result<Ch
     })
 }
 
-fn lease_over(job: &Job, token: Token, jitter: u32, now: Timestamp) -> Result<Change, Rejection> {
-    let holds = job.status.running.as_ref().is_some_and(|running| running.lease_until > now);
+/// Whether a lease is over is not asked of `now`, a wall time that may have been set since: the one who watches the
+/// lease knows, and `watched` is the lease it means.
+fn lease_over(
+    job: &Job,
+    token: Token,
+    watched: Timestamp,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Change, Rejection> {
+    let holds = job.status.running.as_ref().is_some_and(|running| running.lease_until != watched);
     if holds && job.status.token == token {
         return Err(Rejection::LeaseHolds);
     }

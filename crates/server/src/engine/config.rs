@@ -1,7 +1,8 @@
 //! The knobs of the engine, each with its default as a named constant.
 
 use tidewheel_core::limits::{
-    HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
+    HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT, WORKER_DEAD_MS,
+    WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
@@ -31,8 +32,11 @@ pub struct Config {
     pub push_per_host_max: usize,
     /// Wait after which a job counts as one priority higher.
     pub aging_ms: i64,
-    /// Pace at which jobs are started that fell due while the server was down, per second.
+    /// Pace at which jobs are started that are made up for (missed while the server was down, backfilled or
+    /// replayed), all tenants together, per second.
     pub catch_up_per_second: u32,
+    /// The same, for each tenant.
+    pub tenant_catch_up_per_second: u32,
     /// Lateness up to which a job does not count as missed.
     pub catch_up_grace_ms: i64,
     /// How often cursors are noted in the store.
@@ -67,6 +71,7 @@ impl Default for Config {
             push_per_host_max: 256,
             aging_ms: 30 * SECOND_MS,
             catch_up_per_second: 5_000,
+            tenant_catch_up_per_second: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
             catch_up_grace_ms: MINUTE_MS,
             checkpoint_ms: 5 * SECOND_MS,
             sweep_ms: 10 * MINUTE_MS,

@@ -1,13 +1,15 @@
-//! When the attempts under way run out of time. Kept on the monotonic clock, so that a stepped wall clock does not
-//! end a lease early. One step does keep a dead one alive: a heartbeat after the clock was set back leaves the
-//! store's `lease_until`, a wall time, where it was, and the lease then lasts longer by the size of the step.
+//! When the attempts under way run out of time. Kept on the monotonic clock, and by the lengths that were asked for,
+//! so that a stepped wall clock neither ends a lease early nor keeps a dead one alive. The store's `lease_until`, a
+//! wall time, tells one lease of an attempt from the next; its length is read off it only where nothing better is
+//! known: after a restart.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, Token};
+use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
@@ -17,6 +19,42 @@ struct Lease {
     token: Token,
     ends_ms: i64,
     lease_until: Timestamp,
+    /// Its length was read off the wall clock.
+    is_estimate: bool,
+}
+
+/// How a running attempt gets another lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It lasts at least this long from now on.
+    Extend(i64),
+    /// It lasts this long from now on.
+    Set(i64),
+}
+
+impl Renewal {
+    /// What a granted command does to the lease.
+    pub(super) const fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Heartbeat { extend_ms, .. } => Some(Self::Extend(*extend_ms)),
+            Command::Detach { lease_ms, .. } => Some(Self::Set(*lease_ms)),
+            Command::Claim { .. }
+            | Command::Succeed { .. }
+            | Command::Fail { .. }
+            | Command::Snooze { .. }
+            | Command::Release { .. }
+            | Command::Abandon { .. }
+            | Command::LeaseOver { .. }
+            | Command::Lost { .. }
+            | Command::WorkerGone { .. }
+            | Command::Cancel
+            | Command::RunNow
+            | Command::Amend { .. }
+            | Command::Rerun { .. }
+            | Command::Replay { .. }
+            | Command::Discard => None,
+        }
+    }
 }
 
 /// A lease that ran out.
@@ -41,15 +79,47 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// Notes a running job's lease, new or extended.
+    /// Notes a running job's lease as the store has it. What is known of it already is better.
     pub(super) fn hold(&mut self, job: &Job, now: Timestamp, monotonic_ms: i64) {
         let Some(running) = &job.status.running else { return };
-        let ends_ms = monotonic_ms.saturating_add(running.lease_until.since_ms(now).max(0));
+        let is_known =
+            |held: &&Lease| held.token == job.status.token && held.lease_until >= running.lease_until;
+        if self.leases.get(&job.id).as_ref().is_none_or(|held| !is_known(held)) {
+            self.note(job, monotonic_ms.saturating_add(running.lease_until.since_ms(now).max(0)), true);
+        }
+    }
+
+    /// Notes the lease of an attempt that starts: it has its full length from here, however the wall clock was set
+    /// meanwhile.
+    pub(super) fn hold_new(&mut self, job: &Job, monotonic_ms: i64) {
+        if let Some(running) = &job.status.running {
+            let lease_ms = running.lease_until.since_ms(running.started_at).max(0);
+            self.note(job, monotonic_ms.saturating_add(lease_ms), false);
+        }
+    }
+
+    /// Notes another lease of a running attempt.
+    pub(super) fn renew(&mut self, job: &Job, by: Renewal, monotonic_ms: i64) {
+        let (Renewal::Extend(lease_ms) | Renewal::Set(lease_ms)) = by;
+        let ends_ms = monotonic_ms.saturating_add(lease_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX));
+        let is_before = |held: &&Lease| matches!(by, Renewal::Extend(_)) && held.token == job.status.token;
+        let before = self.leases.get(&job.id).filter(is_before).cloned();
+        let known_ms = before.as_ref().filter(|held| !held.is_estimate).map_or(ends_ms, |held| held.ends_ms);
+        self.note(job, known_ms.max(ends_ms), false);
+        // News of two extensions may come in the wrong order.
+        if let (Some(before), Some(lease)) = (before, self.leases.get_mut(&job.id)) {
+            lease.lease_until = lease.lease_until.max(before.lease_until);
+        }
+    }
+
+    fn note(&mut self, job: &Job, ends_ms: i64, is_estimate: bool) {
+        let Some(running) = &job.status.running else { return };
         let lease = Lease {
             tenant: job.tenant.clone(),
             token: job.status.token,
             ends_ms,
             lease_until: running.lease_until,
+            is_estimate,
         };
         self.leases.insert(job.id, lease);
         self.ends.push(Reverse((ends_ms, job.id)));

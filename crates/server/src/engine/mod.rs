@@ -10,10 +10,10 @@
 //! One task, the `scheduler`, owns everything in memory and takes no lock; reads, claims and outcomes are
 //! batches that run beside it and report back. [`Engine`] is the handle the rest of the server holds.
 
-mod catch_up;
 mod claims;
 mod config;
 mod deliver;
+mod governor;
 mod leases;
 mod listing;
 mod outcomes;
@@ -46,6 +46,7 @@ pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, Wo
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::random::Random;
+use leases::Renewal;
 use scheduler::{Message, Scheduler};
 
 /// What the engine is made of.
@@ -125,6 +126,8 @@ pub enum Whereabouts {
         /// Its lane is full, so its backlog stays in the store.
         backlog: bool,
     },
+    /// In the store: it is made up for, at its tenant's pace.
+    Paced,
     /// In the wheel: starts at its time.
     Wheel,
     /// In a lane: due.
@@ -295,12 +298,17 @@ impl Engine {
     pub async fn command(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
         let ends = orders.iter().any(|order| matches!(order.command, Command::Cancel));
-        let reports: Vec<bool> = orders.iter().map(|order| is_report(&order.command)).collect();
+        let about: Vec<_> =
+            orders.iter().map(|order| (is_report(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| self.may_have_missed(error))?;
-        let mut changed = Vec::new();
-        for (result, is_report) in results.iter().zip(reports) {
+        let (mut changed, mut renewed) = (Vec::new(), Vec::new());
+        for (result, (is_report, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {
+                if let Some(by) = renewal {
+                    renewed.push((applied.job.clone(), by));
+                    continue;
+                }
                 if is_report && applied.changed {
                     shared.metrics.attempt_ended(&applied.job);
                 }
@@ -308,6 +316,9 @@ impl Engine {
                 changed.push(Arc::clone(&applied.job));
                 changed.extend(applied.others.iter().cloned().map(Arc::new));
             }
+        }
+        if !renewed.is_empty() {
+            shared.tell(Message::Renewed(renewed));
         }
         if !changed.is_empty() {
             let (done, seen) = oneshot::channel();
@@ -323,7 +334,8 @@ impl Engine {
     /// Waits for jobs of a queue, claims them and returns them running; empty when the wait is over.
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`Error::Closed`] once the engine stops: at once, whatever the wait, because an empty answer would only be
+    /// asked for again.
     pub async fn take(&self, take: Take) -> Result<Vec<Arc<Job>>, Error> {
         let (reply, mut answer) = oneshot::channel();
         let wait = Duration::from_millis(u64::try_from(take.wait_ms).unwrap_or(0));
@@ -331,7 +343,7 @@ impl Engine {
         let sleep = self.shared.clock.sleep(wait);
         tokio::select! {
             biased;
-            jobs = &mut answer => return Ok(jobs.unwrap_or_default()),
+            jobs = &mut answer => return jobs.map_err(|_| Error::Closed),
             () = sleep => {}
         }
         // The scheduler may be claiming for us this moment: what it sends from here on it takes back itself,

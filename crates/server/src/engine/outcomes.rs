@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::job::{Command, Job, Token};
-use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, Order, Refusal};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Shared;
 use super::deliver::Report;
+use super::leases::Renewal;
 use super::scheduler::Message;
 
 /// Reports in one write.
@@ -35,26 +35,26 @@ pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceive
                 .into_iter()
                 .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
                 .collect();
-            write(&shared, orders, Timestamp::MIN).await;
+            write(&shared, orders).await;
             drop(permit);
         });
     }
 }
 
-/// Writes orders, trying again while the store may recover, and tells the scheduler what came of them. The
-/// time they are judged by is at least `not_before`.
-pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Timestamp) {
+/// Writes orders, trying again while the store may recover, and tells the scheduler what came of them.
+pub(super) async fn write(shared: &Shared, orders: Vec<Order>) {
     loop {
-        let now = shared.clock.now().max(not_before);
-        match shared.store.apply(now, None, orders.clone()).await {
+        match shared.store.apply(shared.clock.now(), None, orders.clone()).await {
             Ok(results) => {
                 let mut jobs = Vec::with_capacity(results.len());
                 let mut others = Vec::new();
                 let mut refused = Vec::new();
+                let mut renewed = Vec::new();
                 for (order, result) in orders.iter().zip(results) {
                     match result {
                         Ok(mut applied) => {
                             others.append(&mut applied.others);
+                            renewed.extend(Renewal::of(&order.command).map(|by| (applied.job.clone(), by)));
                             jobs.push(ended(shared, applied));
                         }
                         Err(refusal) => {
@@ -64,6 +64,9 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>, not_before: Times
                     }
                 }
                 shared.tell(Message::Reported { jobs, refused });
+                if !renewed.is_empty() {
+                    shared.tell(Message::Renewed(renewed));
+                }
                 shared.tell_changed(&others);
                 return;
             }

@@ -13,11 +13,11 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position};
 use tidewheel_core::time::Timestamp;
 
-/// What fell due while the server was down is read at a limited pace, apart from what falls due now, so that
-/// neither delays the other even inside one bucket.
+/// What is made up for is read at a limited pace, apart from what falls due now, so that neither delays the other
+/// even inside one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// Fell due while the server was down.
+    /// Made up for: what fell due while the server was down, and jobs marked as such wherever they are.
     Missed,
     /// Everything else.
     Live,
@@ -57,6 +57,8 @@ struct CursorState {
     next_at: Timestamp,
     /// Not worth reading before this instant.
     not_before: Timestamp,
+    /// The latest job announced. Among live jobs, those that are made up for are looked for up to here.
+    last_at: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -64,8 +66,8 @@ struct TenantScan {
     cursors: BTreeMap<(Bucket, Part), CursorState>,
     queued: bool,
     reading: Option<(Bucket, Part)>,
-    /// The earliest job announced for the stretch being read, while the read was under way.
-    announced: Option<Timestamp>,
+    /// The earliest and the latest job announced for the stretch being read, while the read was under way.
+    announced: Option<(Timestamp, Timestamp)>,
 }
 
 /// All cursors.
@@ -101,18 +103,28 @@ impl Scan {
 
     /// Makes sure a job of `tenant` at `at` will be read.
     pub(super) fn announce(&mut self, tenant: &Tenant, at: Timestamp) {
-        let part = self.part_of(at);
+        self.announce_in(self.part_of(at), tenant, at);
+    }
+
+    /// Makes sure that it will be read as part of what is made up for.
+    pub(super) fn announce_made_up(&mut self, tenant: &Tenant, at: Timestamp) {
+        self.announce_in(Part::Missed, tenant, at);
+    }
+
+    fn announce_in(&mut self, part: Part, tenant: &Tenant, at: Timestamp) {
         let key = (Bucket::of(at), part);
         let scan = self.tenants.entry(tenant.clone()).or_default();
         if scan.reading == Some(key) {
-            scan.announced = Some(scan.announced.map_or(at, |earlier| earlier.min(at)));
+            scan.announced =
+                Some(scan.announced.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
             return;
         }
         let mut earlier = false;
         let cursor = scan.cursors.entry(key).or_insert_with(|| {
             earlier = true;
-            CursorState { after: Some(just_before(at)), next_at: at, not_before: Timestamp::MIN }
+            CursorState { after: Some(just_before(at)), next_at: at, not_before: Timestamp::MIN, last_at: at }
         });
+        cursor.last_at = cursor.last_at.max(at);
         if cursor.after.is_some_and(|after| after.at >= at) {
             cursor.after = Some(just_before(at));
         }
@@ -122,7 +134,8 @@ impl Scan {
         }
         // One wake per new earliest time, so that a herd on one instant leaves one, not thousands.
         if earlier {
-            self.wakes.push(Reverse((at.plus_ms(-self.lookahead_ms), tenant.clone())));
+            let ahead_ms = if part == Part::Live { self.lookahead_ms } else { 0 };
+            self.wakes.push(Reverse((at.plus_ms(-ahead_ms), tenant.clone())));
         }
     }
 
@@ -135,30 +148,38 @@ impl Scan {
         }
     }
 
-    /// The next read, if some tenant has work up to `horizon`. `missed_allowed` is whether the pace of
-    /// catching up leaves room.
+    /// The next read, if some tenant has work up to `horizon`. `may_make_up` is whether a tenant's pace leaves
+    /// room to make up for something; that is read once it is due, because it counts from then on.
     pub(super) fn next_read(
         &mut self,
         now: Timestamp,
         horizon: Timestamp,
-        missed_allowed: bool,
+        mut may_make_up: impl FnMut(&Tenant) -> bool,
     ) -> Option<Read> {
         self.wake(now);
         for _ in 0..self.turns.len() {
             let tenant = self.turns.pop_front()?;
             let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
             scan.queued = false;
+            let mut may = None;
             let found = scan.cursors.iter().find(|((_, part), cursor)| {
-                cursor.next_at <= horizon
-                    && cursor.not_before <= now
-                    && (*part == Part::Live || missed_allowed)
+                cursor.not_before <= now
+                    && match part {
+                        Part::Live => cursor.next_at <= horizon,
+                        Part::Missed => {
+                            cursor.next_at <= now && *may.get_or_insert_with(|| may_make_up(&tenant))
+                        }
+                    }
             });
             let Some((&(bucket, part), cursor)) = found else {
                 self.sleep(&tenant, now, horizon);
                 continue;
             };
             let until = match part {
-                Part::Missed => horizon.min(self.missed_before.plus_ms(-1)),
+                Part::Missed if cursor.next_at < self.missed_before => {
+                    now.min(self.missed_before.plus_ms(-1))
+                }
+                Part::Missed => now,
                 Part::Live => horizon,
             };
             let read = Read { after: cursor.after, until, stretch: Stretch { tenant, bucket, part } };
@@ -176,16 +197,18 @@ impl Scan {
         scan.reading = None;
         let announced = scan.announced.take();
         if let Some(cursor) = scan.cursors.get_mut(&key) {
+            let worth =
+                |at: Timestamp| stretch.part == Part::Live || at < self.missed_before || at <= cursor.last_at;
             match reached {
                 Reached::More(position) => {
                     cursor.after = Some(position);
                     cursor.next_at = position.at;
                 }
-                Reached::End { next_at: Some(next_at) } => {
+                Reached::End { next_at: Some(next_at) } if worth(next_at) => {
                     cursor.after = Some(just_before(next_at));
                     cursor.next_at = next_at;
                 }
-                Reached::End { next_at: None } => {
+                Reached::End { .. } => {
                     scan.cursors.remove(&key);
                 }
                 Reached::NoRoom { at, retry_at } => {
@@ -195,8 +218,9 @@ impl Scan {
                 }
             }
         }
-        if let Some(at) = announced {
-            self.announce(&stretch.tenant, at);
+        if let Some((first, last)) = announced {
+            self.announce_in(stretch.part, &stretch.tenant, first);
+            self.announce_in(stretch.part, &stretch.tenant, last);
         }
         let Some(scan) = self.tenants.get(&stretch.tenant) else { return };
         if scan.cursors.is_empty() {
@@ -256,9 +280,11 @@ impl Scan {
         let Some(scan) = self.tenants.get(tenant) else { return };
         let earliest = scan
             .cursors
-            .values()
-            .map(|cursor| {
-                if cursor.next_at > horizon {
+            .iter()
+            .map(|((_, part), cursor)| {
+                if *part == Part::Missed && cursor.next_at > now {
+                    cursor.next_at
+                } else if cursor.next_at > horizon {
                     cursor.next_at.plus_ms(-self.lookahead_ms)
                 } else if cursor.not_before > now {
                     cursor.not_before
@@ -290,15 +316,15 @@ mod tests {
         let mut scan = Scan::new(1_000, at(0));
         scan.announce(&tenant("a"), at(5_000));
         scan.announce(&tenant("b"), at(5_000));
-        assert_eq!(scan.next_read(at(3_000), at(4_000), true), None, "too far ahead");
-        let first = scan.next_read(at(4_500), at(5_500), true).unwrap();
-        let second = scan.next_read(at(4_500), at(5_500), true).unwrap();
+        assert_eq!(scan.next_read(at(3_000), at(4_000), |_| true), None, "too far ahead");
+        let first = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
+        let second = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
         assert_ne!(first.stretch.tenant, second.stretch.tenant);
-        assert_eq!(scan.next_read(at(4_500), at(5_500), true), None, "both are being read");
+        assert_eq!(scan.next_read(at(4_500), at(5_500), |_| true), None, "both are being read");
         let more = Position { at: at(5_000), id: JobId::new(at(5_000), 7) };
         scan.done(&first.stretch, Reached::More(more), at(4_500));
         scan.done(&second.stretch, Reached::End { next_at: None }, at(4_500));
-        let again = scan.next_read(at(4_500), at(5_500), true).unwrap();
+        let again = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
         assert_eq!((again.stretch.tenant, again.after), (first.stretch.tenant, Some(more)));
         assert_eq!(scan.tenants.len(), 1);
     }
@@ -307,10 +333,10 @@ mod tests {
     fn a_job_announced_during_a_read_is_read_afterwards() {
         let mut scan = Scan::new(0, at(0));
         scan.announce(&tenant("a"), at(100));
-        let read = scan.next_read(at(100), at(100), true).unwrap();
+        let read = scan.next_read(at(100), at(100), |_| true).unwrap();
         scan.announce(&tenant("a"), at(50));
         scan.done(&read.stretch, Reached::End { next_at: None }, at(100));
-        let again = scan.next_read(at(101), at(101), true).unwrap();
+        let again = scan.next_read(at(101), at(101), |_| true).unwrap();
         assert_eq!(again.after, Some(just_before(at(50))));
     }
 
@@ -319,10 +345,10 @@ mod tests {
         let boundary = at(300_000);
         let mut scan = Scan::new(0, boundary);
         scan.open(&tenant("a"), at(100));
-        let live = scan.next_read(at(400_000), at(400_000), false).unwrap();
+        let live = scan.next_read(at(400_000), at(400_000), |_| false).unwrap();
         assert_eq!((live.stretch.part, live.after), (Part::Live, Some(just_before(boundary))));
         scan.done(&live.stretch, Reached::End { next_at: None }, at(400_000));
-        let missed = scan.next_read(at(400_020), at(400_020), true).unwrap();
+        let missed = scan.next_read(at(400_020), at(400_020), |_| true).unwrap();
         assert_eq!((missed.stretch.part, missed.until), (Part::Missed, at(299_999)));
     }
 
@@ -330,10 +356,10 @@ mod tests {
     fn no_room_reads_the_same_job_again_later() {
         let mut scan = Scan::new(0, at(0));
         scan.announce(&tenant("a"), at(10));
-        let read = scan.next_read(at(10), at(10), true).unwrap();
+        let read = scan.next_read(at(10), at(10), |_| true).unwrap();
         scan.done(&read.stretch, Reached::NoRoom { at: at(10), retry_at: at(30) }, at(10));
-        assert_eq!(scan.next_read(at(20), at(20), true), None);
-        let again = scan.next_read(at(40), at(40), true).unwrap();
+        assert_eq!(scan.next_read(at(20), at(20), |_| true), None);
+        let again = scan.next_read(at(40), at(40), |_| true).unwrap();
         assert_eq!(again.after, Some(just_before(at(10))));
     }
 }

@@ -14,7 +14,7 @@
 //! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
-//! | `serve` | connections: how many, how long, how they end |
+//! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
 
 mod access_log;
 mod answer;
@@ -33,6 +33,7 @@ mod jobs;
 mod openapi;
 mod problem;
 mod queues;
+mod refuse;
 mod routes;
 mod schedules;
 mod serve;

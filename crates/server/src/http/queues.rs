@@ -10,6 +10,7 @@ use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::worker_request::TakeRequest;
 use tidewheel_api::wire::write::{self, JsonWriter};
 use tidewheel_core::names::check_queue;
+use tidewheel_store::Error;
 
 use super::answer;
 use super::app::App;
@@ -51,7 +52,11 @@ pub(super) async fn take(
     // What is kept of the request is not kept through a long wait.
     drop(body);
     let take = Take { tenant: caller.tenant, queue, worker, count_max, wait_ms, lease_ms };
-    let jobs = app.engine.take(take).await?;
+    let taken = app.engine.take(take).await;
+    if matches!(taken, Err(Error::Closed)) {
+        app.check_open()?;
+    }
+    let jobs = taken?;
     let bytes = jobs.iter().map(|job| JOB_BYTES + job.spec.payload.len()).sum::<usize>();
     let mut out = JsonWriter::with_capacity(bytes + 16);
     out.object(|out| {

@@ -22,8 +22,11 @@ use http::header::CONTENT_TYPE;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tidewheel_core::limits::CONNECTIONS_COUNT_MAX;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+
+use super::refuse::{REFUSALS_COUNT_MAX, refuse};
 
 /// Pause after the machine refused a connection, mostly for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What connections may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeLimits {
-    /// Connections at once; further ones wait in the system's queue.
+    /// Connections at once; further ones are refused.
     pub connections_max: usize,
     /// How long a connection may be without a request.
     pub idle_timeout: Duration,
@@ -48,7 +51,7 @@ pub struct ServeLimits {
 impl Default for ServeLimits {
     fn default() -> Self {
         Self {
-            connections_max: 12_000,
+            connections_max: CONNECTIONS_COUNT_MAX,
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(60),
             head_bytes_max: 32 * 1_024,
@@ -72,29 +75,39 @@ enum Phase {
 pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop: impl Future<Output = ()>) {
     let connections_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
     let seats = Arc::new(Semaphore::new(limits.connections_max));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_COUNT_MAX));
     let (phases, phase) = watch::channel(Phase::Open);
     let builder = Arc::new(builder(&limits));
     let mut stop = pin!(stop);
     loop {
-        let seated = async {
-            // Never closed, so there is always a seat in the end.
-            let seat = Arc::clone(&seats).acquire_owned().await.ok();
-            (seat, listener.accept().await)
+        let accepted = async {
+            // Whoever is accepted can be answered: with a seat, or with a refusal.
+            let refusal = Arc::clone(&refusals).acquire_owned().await.ok();
+            (refusal, listener.accept().await)
         };
-        let (seat, accepted) = tokio::select! {
+        let (refusal, accepted) = tokio::select! {
             biased;
             () = &mut stop => break,
-            seated = seated => seated,
+            accepted = accepted => accepted,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let (builder, app, phase) = (Arc::clone(&builder), app.clone(), phase.clone());
-                tokio::spawn(async move {
-                    converse(stream, &builder, app, phase, limits.idle_timeout).await;
-                    drop(seat);
-                });
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(fault) => {
+                pause_after(&fault).await;
+                continue;
             }
-            Err(fault) => pause_after(&fault).await,
+        };
+        if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
+            let (builder, app, phase) = (Arc::clone(&builder), app.clone(), phase.clone());
+            tokio::spawn(async move {
+                converse(stream, &builder, app, phase, limits.idle_timeout).await;
+                drop(seat);
+            });
+        } else {
+            tokio::spawn(async move {
+                refuse(stream).await;
+                drop(refusal);
+            });
         }
     }
     drop(listener);

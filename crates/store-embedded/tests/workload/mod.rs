@@ -140,9 +140,10 @@ impl Player {
             return None;
         }
         let (tenant, id) = self.jobs[usize::try_from(self.dice.below(count)).unwrap()].clone();
-        let token = store.get(&tenant, vec![id]).await.unwrap()[0]
-            .as_ref()
-            .map_or(Token::default(), |job| job.status.token);
+        let status = store.get(&tenant, vec![id]).await.unwrap().remove(0).map(|job| job.status);
+        let token = status.as_ref().map_or(Token::default(), |status| status.token);
+        let lease_until =
+            status.and_then(|status| status.running).map_or(self.now, |running| running.lease_until);
         let finding = Finding { status_code: Some(200), detail: "done".into() };
         let run_at = self.now.plus_ms(i64::try_from(self.dice.below(3_000_000)).unwrap());
         let command = match self.dice.below(16) {
@@ -162,7 +163,7 @@ impl Player {
                     jitter: 7,
                 },
             },
-            10 => Command::LeaseOver { token, jitter: 3 },
+            10 => Command::LeaseOver { token, lease_until, jitter: 3 },
             11 => Command::Cancel,
             12 => Command::Amend { run_at: Some(run_at), priority: Some(Priority::High) },
             13 => Command::Rerun { run_at },

@@ -254,7 +254,14 @@ impl Pair<'_> {
             3 => Command::Succeed { token, finding: finding("done") },
             4 | 5 => Command::Fail { token, failure: failure(dice) },
             6 => Command::Snooze { token, delay_ms: ms },
-            7 => Command::LeaseOver { token, jitter: 9 },
+            7 => {
+                let held = job.status.running.as_ref().map_or(run_at, |running| running.lease_until);
+                Command::LeaseOver {
+                    token,
+                    lease_until: if dice.percent(80) { held } else { run_at },
+                    jitter: 9,
+                }
+            }
             8 => Command::Lost { token },
             9 => Command::Release { token },
             10 => Command::Abandon { token, finding: finding("called off") },

@@ -158,6 +158,11 @@ pub async fn a_moved_job_is_due_at_its_new_time_only(home: &dyn Home) {
     assert_eq!(trial.waiting().await, []);
 }
 
+fn lease_over(job: &Job) -> Command {
+    let lease_until = job.status.running.as_ref().map_or(Timestamp::MIN, |running| running.lease_until);
+    Command::LeaseOver { token: job.status.token, lease_until, jitter: 0 }
+}
+
 /// After a failure, a snooze, a lost lease, a lost server or a release.
 pub async fn a_job_tried_again_is_due_at_its_new_time_only(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
@@ -168,7 +173,7 @@ pub async fn a_job_tried_again_is_due_at_its_new_time_only(home: &dyn Home) {
         (|job| failing(job, Retry::Yes), 0, RETRY_MS),
         (|job| Command::Snooze { token: job.status.token, delay_ms: 2 * BUCKET_MS }, 0, 2 * BUCKET_MS),
         (|job| Command::Release { token: job.status.token }, 1_000, 0),
-        (|job| Command::LeaseOver { token: job.status.token, jitter: 0 }, 60_000, RETRY_MS),
+        (lease_over, 60_000, RETRY_MS),
         (|job| Command::Lost { token: job.status.token }, 0, 0),
         (|job| Command::Snooze { token: job.status.token, delay_ms: 0 }, 0, 0),
     ];

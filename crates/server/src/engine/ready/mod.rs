@@ -28,6 +28,7 @@ use self::seats::Seats;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
 use super::config::Config;
+use super::governor::MadeUp;
 
 /// Where a job in memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,7 @@ pub(super) enum Offer {
 #[derive(Debug)]
 pub(super) struct Ready {
     config: Config,
+    made_up: MadeUp,
     wheel: Wheel<Arc<Job>>,
     held: FxHashMap<JobId, Held>,
     waiting_count: usize,
@@ -80,7 +82,7 @@ pub(super) struct Ready {
     queues_first: bool,
     subscribers: Subscribers,
     refills: VecDeque<Lot>,
-    /// Refills that could not be read, to be tried again with the next window.
+    /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
     push_in_flight: usize,
     window_ends: Timestamp,
@@ -101,9 +103,10 @@ pub(super) fn host_of(target: &Target) -> &str {
 }
 
 impl Ready {
-    pub(super) fn new(config: Config, now: Timestamp) -> Self {
+    pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {
         Self {
             config,
+            made_up,
             wheel: Wheel::new(now.as_ms()),
             held: FxHashMap::default(),
             waiting_count: 0,
@@ -178,7 +181,10 @@ impl Ready {
                 slot.picked_before = std::mem::take(&mut slot.picked_now);
             }
             for lot in std::mem::take(&mut self.failed_refills) {
-                self.queue_refill(lot.lane, (lot.tenant, lot.priority));
+                if let Some(overflow) = self.overflow_mut(&lot) {
+                    overflow.queued = false;
+                }
+                self.queue_refill(lot.lane, lot.key);
             }
         }
     }
@@ -258,13 +264,14 @@ impl Ready {
     fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
+        let key = self.lot_key(&job);
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return Offer::NoRoom };
         let priority = job.spec.priority;
         let at = job.status.due_at;
         if !refilling
             && !slot.overflows.is_empty()
-            && let Some(overflow) = slot.overflows.get_mut(&(job.tenant.clone(), priority))
+            && let Some(overflow) = slot.overflows.get_mut(&key)
         {
             overflow.turn_away(at);
             return Offer::Overflowed;
@@ -275,7 +282,7 @@ impl Ready {
             if may_wait && slot.picked_now.max(slot.picked_before) >= FAST_PICKS || refilling {
                 return Offer::NoRoom;
             }
-            slot.overflows.insert((job.tenant.clone(), priority), Overflow::starting_at(at));
+            slot.overflows.insert(key, Overflow::starting_at(at));
             return Offer::Overflowed;
         }
         let entry = Entry {
@@ -314,7 +321,7 @@ impl Ready {
         {
             let removed = slot.lane.remove(job.tenant.as_str(), |item| item.id == job.id);
             for entry in removed {
-                self.queue_refill(index, (entry.item.tenant.clone(), entry.priority));
+                self.queue_refills(index, &entry.item.tenant, entry.priority);
             }
         }
         self.unhold(&job.id);

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::job::Job;
 use tidewheel_core::lanes::{Entry, Lane};
-use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
 use super::interest::Interest;
-use super::refill::Overflow;
+use super::refill::{LotKey, Overflow};
 use super::seats::Seats;
 use super::subscribers::{Outlet, Subscriber, SubscriberId};
 use super::{Ready, Stage};
@@ -48,7 +47,7 @@ pub(super) struct LaneSlot {
     pub(super) in_flight: usize,
     pub(super) active: bool,
     pub(super) seats: Seats,
-    pub(super) overflows: BTreeMap<(Tenant, Priority), Overflow>,
+    pub(super) overflows: BTreeMap<LotKey, Overflow>,
     /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
     pub(super) picked_now: usize,
     pub(super) picked_before: usize,
@@ -182,7 +181,7 @@ impl Ready {
             slot.in_flight += 1;
             slot.picked_now += 1;
         }
-        self.queue_refill(index, (entry.item.tenant.clone(), entry.priority));
+        self.queue_refills(index, &entry.item.tenant, entry.priority);
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);

@@ -8,7 +8,9 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position};
 use tidewheel_core::time::Timestamp;
 
+use super::pick::LaneSlot;
 use super::{Offer, Ready};
+use crate::engine::governor::Governor;
 use crate::engine::scan::just_before;
 
 /// Where a lot goes on reading.
@@ -17,17 +19,25 @@ pub(super) struct Overflow {
     bucket: Bucket,
     pub(super) after: Position,
     reading: bool,
-    queued: bool,
+    pub(super) queued: bool,
     /// The earliest job turned away while a read was under way.
     turned_away: Option<Timestamp>,
 }
 
-/// One tenant's jobs of one priority in one lane.
+/// One tenant's jobs of one priority. Those that are made up for stand apart: they keep to a pace, and must not
+/// hold up the others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) struct LotKey {
+    pub(in crate::engine) tenant: Tenant,
+    pub(in crate::engine) priority: Priority,
+    pub(in crate::engine) made_up: bool,
+}
+
+/// Such jobs in one lane.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Lot {
     pub(in crate::engine) lane: usize,
-    pub(in crate::engine) tenant: Tenant,
-    pub(in crate::engine) priority: Priority,
+    pub(in crate::engine) key: LotKey,
 }
 
 /// A read that refills a lot.
@@ -39,34 +49,53 @@ pub(in crate::engine) struct Refill {
 }
 
 impl Ready {
+    pub(super) fn lot_key(&self, job: &Job) -> LotKey {
+        LotKey { tenant: job.tenant.clone(), priority: job.spec.priority, made_up: self.made_up.has(job) }
+    }
+
+    /// Queues reads for a tenant's lots of one priority, which share their room in the lane.
+    pub(super) fn queue_refills(&mut self, index: usize, tenant: &Tenant, priority: Priority) {
+        let is_any = |slot: &LaneSlot| !slot.overflows.is_empty();
+        if self.lanes.get(index).and_then(Option::as_ref).is_some_and(is_any) {
+            for made_up in [false, true] {
+                self.queue_refill(index, LotKey { tenant: tenant.clone(), priority, made_up });
+            }
+        }
+    }
+
     /// Queues a read for a lot that has room again.
-    pub(super) fn queue_refill(&mut self, index: usize, (tenant, priority): (Tenant, Priority)) {
+    pub(super) fn queue_refill(&mut self, index: usize, key: LotKey) {
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let full = self.is_full();
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
-        if slot.overflows.is_empty() {
-            return;
-        }
-        let lot_count = lot_max - slot.lane.free(tenant.as_str(), priority);
+        let lot_count = lot_max - slot.lane.free(key.tenant.as_str(), key.priority);
         // Not before the read can bring something worth it; with a full memory that is little.
         if lot_count > if full { lot_min / 2 } else { lot_max / 2 } {
             return;
         }
-        let key = (tenant, priority);
         if let Some(overflow) = slot.overflows.get_mut(&key)
             && !overflow.reading
             && !overflow.queued
         {
             overflow.queued = true;
-            self.refills.push_back(Lot { lane: index, tenant: key.0, priority });
+            self.refills.push_back(Lot { lane: index, key });
         }
     }
 
-    /// The next read that refills a lot.
-    pub(in crate::engine) fn next_refill(&mut self) -> Option<Refill> {
+    /// The next read that refills a lot. `may_make_up` is whether a tenant's pace leaves room to make up for
+    /// something.
+    pub(in crate::engine) fn next_refill(
+        &mut self,
+        mut may_make_up: impl FnMut(&Tenant) -> bool,
+    ) -> Option<Refill> {
         loop {
             let lot = self.refills.pop_front()?;
             let Some(overflow) = self.overflow_mut(&lot) else { continue };
+            if lot.key.made_up && !may_make_up(&lot.key.tenant) {
+                // Stays queued, for the next window.
+                self.failed_refills.push(lot);
+                continue;
+            }
             overflow.queued = false;
             overflow.reading = true;
             overflow.turned_away = None;
@@ -76,33 +105,40 @@ impl Ready {
 
     pub(super) fn overflow_mut(&mut self, lot: &Lot) -> Option<&mut Overflow> {
         let slot = self.lanes.get_mut(lot.lane).and_then(Option::as_mut)?;
-        slot.overflows.get_mut(&(lot.tenant.clone(), lot.priority))
+        slot.overflows.get_mut(&lot.key)
     }
 
-    /// Takes in what a refill read: the jobs of the page, where it ended (`None`: the bucket is exhausted) and
-    /// the last bucket that can hold anything due.
+    /// Takes in what a refill read: the jobs of the page, and where it ended (`None`: the bucket is exhausted).
     pub(in crate::engine) fn refill(
         &mut self,
         refill: &Refill,
-        jobs: Vec<Arc<Job>>,
-        resume: Option<Position>,
-        now: Timestamp,
+        (jobs, mut resume): (Vec<Arc<Job>>, Option<Position>),
+        governor: &mut Governor,
+        (now, monotonic_ms): (Timestamp, i64),
     ) {
-        let mut stopped = None;
+        let (mut stopped, mut passed) = (None, refill.after);
+        let tenant = &refill.lot.key.tenant;
         for job in jobs {
-            if self.held.contains_key(&job.id) || job.spec.priority != refill.lot.priority {
-                continue;
+            let position = Position { at: job.status.due_at, id: job.id };
+            let is_ours = self.known_lane(&job.spec.destination) == Some(refill.lot.lane)
+                && !self.held.contains_key(&job.id)
+                && self.lot_key(&job) == refill.lot.key;
+            if is_ours {
+                if refill.lot.key.made_up && !governor.draw(tenant, monotonic_ms) {
+                    resume = Some(passed);
+                    break;
+                }
+                if self.enter_lane(job, now, false, true) == Offer::NoRoom {
+                    if refill.lot.key.made_up {
+                        governor.give_back(tenant);
+                    }
+                    stopped = Some(position.at);
+                    break;
+                }
             }
-            if self.known_lane(&job.spec.destination) != Some(refill.lot.lane) {
-                continue;
-            }
-            let at = job.status.due_at;
-            if self.enter_lane(job, now, false, true) == Offer::NoRoom {
-                stopped = Some(at);
-                break;
-            }
+            passed = position;
         }
-        let key = (refill.lot.tenant.clone(), refill.lot.priority);
+        let key = refill.lot.key.clone();
         let Some(overflow) = self.overflow_mut(&refill.lot) else { return };
         overflow.reading = false;
         let turned_away = overflow.turned_away.take();

@@ -197,6 +197,14 @@ impl Ready {
         }
     }
 
+    /// Sends everybody away who asked once.
+    pub(in crate::engine) fn drop_takers(&mut self) {
+        for id in std::mem::take(&mut self.subscribers.once) {
+            self.subscribers.once.insert(id);
+            self.unsubscribe(id);
+        }
+    }
+
     fn seat(&mut self, id: SubscriberId) {
         let turn = self.subscribers.number();
         let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };

@@ -52,7 +52,7 @@ impl Ready {
         self.known_lane(&job.spec.destination)
             .and_then(|index| self.lanes.get(index))
             .and_then(Option::as_ref)
-            .is_some_and(|slot| slot.overflows.contains_key(&(job.tenant.clone(), job.spec.priority)))
+            .is_some_and(|slot| slot.overflows.contains_key(&self.lot_key(job)))
     }
 
     /// Jobs ready in each lane: name, whether it is a queue, depth, oldest.

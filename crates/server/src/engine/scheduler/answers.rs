@@ -5,20 +5,27 @@ use std::sync::Arc;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Rejection, Token};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::place::Position;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{DuePage, Error, Refusal};
 
 use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
+use crate::engine::governor::MadeUp;
 use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Subscriber, TakeReply, Taker};
-use crate::engine::scan::{Part, Reached, Read};
+use crate::engine::scan::{Part, Reached, Read, Stretch};
 use crate::engine::{Take, expected_start, is_waiting, named};
 
 /// When a reader comes back that found no room.
 const NO_ROOM_MS: i64 = 2;
 /// When a reader comes back that found no room for jobs not yet due.
 const NO_ROOM_AHEAD_MS: i64 = 50;
+
+fn no_room(at: Timestamp, now: Timestamp) -> Reached {
+    let wait_ms = if at > now { NO_ROOM_AHEAD_MS } else { NO_ROOM_MS };
+    Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) }
+}
 
 impl Scheduler {
     pub(super) fn read_back(&mut self, read: &Read, page: Result<DuePage, Error>, now: Timestamp) {
@@ -34,27 +41,86 @@ impl Scheduler {
                 return;
             }
         };
-        if stretch.part == Part::Missed {
-            self.pace.spend(page.jobs.len());
-            self.shared.metrics.caught_up(page.jobs.len());
-        }
         let horizon = self.horizon(now);
-        for job in page.jobs {
-            let at = job.status.due_at;
-            if self.ready.offer(job, now, horizon, true) == Offer::NoRoom {
-                let wait_ms = if at > now { NO_ROOM_AHEAD_MS } else { NO_ROOM_MS };
-                let reached = Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) };
-                self.scan.done(stretch, reached, now);
-                return;
-            }
+        let stopped = match stretch.part {
+            Part::Live => self.take_live(stretch, page.jobs, now, horizon),
+            Part::Missed => self.make_up(read, page.jobs, now, horizon),
+        };
+        if let Some(reached) = stopped {
+            self.scan.done(stretch, reached, now);
+            return;
         }
+        let end = Reached::End { next_at: page.next_at };
+        self.scan.done(stretch, page.resume.map_or(end, Reached::More), now);
         // What lies past the missed part belongs to the live one, which has a cursor of its own.
-        let next_at = page.next_at.filter(|at| stretch.part == Part::Live || *at < self.missed_before);
-        let reached = page.resume.map_or(Reached::End { next_at }, Reached::More);
-        self.scan.done(stretch, reached, now);
-        if let Some(at) = page.next_at.filter(|_| next_at.is_none()) {
+        if let Some(at) =
+            page.next_at.filter(|at| read.until < self.missed_before && *at >= self.missed_before)
+        {
             self.scan.announce(&stretch.tenant, at);
         }
+    }
+
+    /// Takes in live jobs; says where it stopped, if it did. What is made up for is left to the paced reads.
+    fn take_live(
+        &mut self,
+        stretch: &Stretch,
+        jobs: Vec<Arc<Job>>,
+        now: Timestamp,
+        horizon: Timestamp,
+    ) -> Option<Reached> {
+        let mut marked: Option<(Timestamp, Timestamp)> = None;
+        let mut stopped = None;
+        for job in jobs {
+            let at = job.status.due_at;
+            if MadeUp::is_marked(&job) {
+                marked = Some((marked.map_or(at, |(first, _)| first), at));
+            } else if self.ready.offer(job, now, horizon, true) == Offer::NoRoom {
+                stopped = Some(no_room(at, now));
+                break;
+            }
+        }
+        if let Some((first, last)) = marked {
+            self.scan.announce_made_up(&stretch.tenant, first);
+            self.scan.announce_made_up(&stretch.tenant, last);
+        }
+        stopped
+    }
+
+    /// Takes in what is made up for, as far as the tenant's pace allows; says where it stopped, if it did.
+    fn make_up(
+        &mut self,
+        read: &Read,
+        jobs: Vec<Arc<Job>>,
+        now: Timestamp,
+        horizon: Timestamp,
+    ) -> Option<Reached> {
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        let (mut passed, mut count) = (read.after, 0);
+        let mut stopped = None;
+        for job in jobs {
+            let position = Position { at: job.status.due_at, id: job.id };
+            let is_ours = position.at < self.missed_before || MadeUp::is_marked(&job);
+            if is_ours && self.ready.stage(&job.id).is_none() {
+                let tenant = job.tenant.clone();
+                if !self.governor.draw(&tenant, monotonic_ms) {
+                    stopped = Some(passed.map_or_else(|| no_room(position.at, now), Reached::More));
+                    break;
+                }
+                match self.ready.offer(job, now, horizon, true) {
+                    Offer::Held => count += 1,
+                    // It draws when its lot is read.
+                    Offer::Overflowed | Offer::Later => self.governor.give_back(&tenant),
+                    Offer::NoRoom => {
+                        self.governor.give_back(&tenant);
+                        stopped = Some(no_room(position.at, now));
+                        break;
+                    }
+                }
+            }
+            passed = Some(position);
+        }
+        self.shared.metrics.caught_up(count);
+        stopped
     }
 
     pub(super) fn claimed(&mut self, claim: Claim, granted: Result<Vec<Granted>, Error>, now: Timestamp) {
@@ -97,9 +163,7 @@ impl Scheduler {
         match granted {
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 self.shared.metrics.started(now.since_ms(expected_start(pick)));
-                // A new lease has its full length from here, however the wall clock was set meanwhile.
-                let claimed_at = job.status.running.as_ref().map_or(now, |running| running.started_at);
-                self.leases.hold(&job, claimed_at, self.shared.clock.monotonic_ms());
+                self.leases.hold_new(&job, self.shared.clock.monotonic_ms());
                 return Some(job);
             }
             Granted::Running(job) => {
@@ -131,7 +195,9 @@ impl Scheduler {
                 self.hand_to_worker(id, running)
             }
             Recipient::Once(subscriber) if running.is_empty() => {
-                self.ready.subscribe(*subscriber);
+                if self.draining.is_none() {
+                    self.ready.subscribe(*subscriber);
+                }
                 Vec::new()
             }
             Recipient::Once(subscriber) => match subscriber.outlet {

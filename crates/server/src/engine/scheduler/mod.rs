@@ -19,11 +19,11 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Due, DuePage, Error, Order};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::catch_up::Pace;
 use crate::engine::claims::{self, Claim, Granted};
 use crate::engine::config::Config;
 use crate::engine::deliver::{Deliver, Reports};
-use crate::engine::leases::Leases;
+use crate::engine::governor::{Governor, MadeUp};
+use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
@@ -36,6 +36,8 @@ pub(in crate::engine) enum Message {
     Waiting(Vec<Arc<Job>>),
     /// Jobs were changed from outside.
     Changed { jobs: Vec<Arc<Job>>, done: oneshot::Sender<()> },
+    /// Running attempts were given another lease.
+    Renewed(Vec<(Arc<Job>, Renewal)>),
     /// Reports were written: the jobs as they are now, and those whose report was refused.
     Reported { jobs: Vec<Arc<Job>>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
@@ -84,7 +86,7 @@ pub(in crate::engine) struct Scheduler {
     missed_before: Timestamp,
     leases: Leases,
     workers: Workers,
-    pace: Pace,
+    governor: Governor,
     reads: usize,
     claims: usize,
     listings: usize,
@@ -132,9 +134,13 @@ impl Scheduler {
             shared.store.apply(now, None, lost).await?;
         }
         let mut scheduler = Self {
-            ready: Ready::new(config.clone(), now),
+            ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
             scan: Scan::new(config.lookahead_ms, missed_before),
-            pace: Pace::new(config.catch_up_per_second, monotonic_ms),
+            governor: Governor::new(
+                config.catch_up_per_second,
+                config.tenant_catch_up_per_second,
+                monotonic_ms,
+            ),
             checkpoint_at_ms: monotonic_ms + config.checkpoint_ms,
             sweep_at_ms: monotonic_ms + FIRST_SWEEP_MS,
             upkeep_at_ms: monotonic_ms,
@@ -283,15 +289,20 @@ impl Scheduler {
     fn start_reads(&mut self, now: Timestamp, monotonic_ms: i64) {
         let horizon = self.horizon(now);
         while self.reads < self.config.reads_max {
-            if let Some(refill) = self.ready.next_refill() {
+            let governor = &mut self.governor;
+            let mut may_make_up = |tenant: &Tenant| governor.allowance(tenant, monotonic_ms) > 0;
+            if let Some(refill) = self.ready.next_refill(&mut may_make_up) {
                 self.read_for_lot(refill, now);
                 continue;
             }
-            let allowance = self.pace.allowance(monotonic_ms);
-            let Some(read) = self.scan.next_read(now, horizon, allowance > 0) else { break };
+            let Some(read) = self.scan.next_read(now, horizon, &mut may_make_up) else { break };
             let count_max = match read.stretch.part {
-                Part::Live => self.config.quantum,
-                Part::Missed => self.config.quantum.min(allowance),
+                Part::Missed if read.until < self.missed_before => self
+                    .config
+                    .quantum
+                    .min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1)),
+                // Among live jobs, what is made up for may be far between.
+                Part::Missed | Part::Live => self.config.quantum,
             };
             let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
             let due = Due { after: read.after, ..due };
@@ -305,7 +316,7 @@ impl Scheduler {
     }
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
-        let due = self.due(&refill.lot.tenant, refill.bucket, now, self.config.quantum);
+        let due = self.due(&refill.lot.key.tenant, refill.bucket, now, self.config.quantum);
         let due = Due { after: Some(refill.after), ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);
@@ -341,7 +352,9 @@ impl Scheduler {
 
     fn end_leases(&mut self, monotonic_ms: i64) {
         let over = self.leases.over(monotonic_ms);
-        let Some(not_before) = over.iter().map(|lease| lease.lease_until).max() else { return };
+        if over.is_empty() {
+            return;
+        }
         let orders = over
             .into_iter()
             .map(|lease| {
@@ -351,12 +364,16 @@ impl Scheduler {
                 Order {
                     tenant: lease.tenant,
                     id: lease.id,
-                    command: Command::LeaseOver { token: lease.token, jitter },
+                    command: Command::LeaseOver {
+                        token: lease.token,
+                        lease_until: lease.lease_until,
+                        jitter,
+                    },
                 }
             })
             .collect();
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { outcomes::write(&shared, orders, not_before).await });
+        tokio::spawn(async move { outcomes::write(&shared, orders).await });
     }
 
     fn hear(&mut self, message: Message) {
@@ -375,6 +392,11 @@ impl Scheduler {
                 // Whoever asked may have stopped waiting.
                 done.send(()).ok();
             }
+            Message::Renewed(jobs) => {
+                for (job, by) in jobs {
+                    self.renewed(&job, by);
+                }
+            }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
                 for (tenant, first_at) in tenants {
@@ -391,7 +413,10 @@ impl Scheduler {
             Message::Refilled { refill, page } => {
                 self.reads = self.reads.saturating_sub(1);
                 match page {
-                    Ok(page) => self.ready.refill(&refill, page.jobs, page.resume, now),
+                    Ok(page) => {
+                        let times = (now, self.shared.clock.monotonic_ms());
+                        self.ready.refill(&refill, (page.jobs, page.resume), &mut self.governor, times);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "due jobs could not be read; trying again");
                         self.ready.refill_failed(&refill);
@@ -406,6 +431,7 @@ impl Scheduler {
             }
             Message::Drain { reply } => {
                 self.send_workers_away();
+                self.ready.drop_takers();
                 self.draining = Some(reply);
             }
             Message::Stop { reply } => self.stop(reply),
@@ -415,6 +441,12 @@ impl Scheduler {
     /// A job waits for its time: into memory if that is near, else make sure it will be read.
     fn take_in(&mut self, job: Arc<Job>, now: Timestamp) {
         let (tenant, at) = (job.tenant.clone(), job.status.due_at);
+        if MadeUp::is_marked(&job) && !self.may_make_up(&job, now) {
+            if Bucket::of(at) < self.next_bucket {
+                self.scan.announce_made_up(&tenant, at);
+            }
+            return;
+        }
         match self.ready.offer(job, now, self.horizon(now), false) {
             Offer::Held | Offer::Overflowed => {}
             Offer::Later | Offer::NoRoom => {
@@ -425,9 +457,24 @@ impl Scheduler {
         }
     }
 
+    /// Whether a job that is made up for may start now. If not, it is left to the paced reads.
+    fn may_make_up(&mut self, job: &Job, now: Timestamp) -> bool {
+        if self.ready.stage(&job.id).is_some() {
+            // A job that is moved has drawn for its old time.
+            return true;
+        }
+        job.status.due_at <= now && self.governor.draw(&job.tenant, self.shared.clock.monotonic_ms())
+    }
+
     /// Whether this is news of an attempt that has been followed by another.
     fn is_outdated(&self, job: &Job) -> bool {
         self.leases.token(&job.id).is_some_and(|held| held > job.status.token)
+    }
+
+    fn renewed(&mut self, job: &Job, by: Renewal) {
+        if !self.is_outdated(job) {
+            self.leases.renew(job, by, self.shared.clock.monotonic_ms());
+        }
     }
 
     fn changed(&mut self, job: Arc<Job>, now: Timestamp) {
@@ -462,7 +509,9 @@ impl Scheduler {
 
     fn whereabouts(&self, job: &Job) -> Whereabouts {
         match self.ready.stage(&job.id) {
-            None => Whereabouts::Store { backlog: self.ready.overflowed(job) },
+            None if self.ready.overflowed(job) => Whereabouts::Store { backlog: true },
+            None if (MadeUp { missed_before: self.missed_before }).has(job) => Whereabouts::Paced,
+            None => Whereabouts::Store { backlog: false },
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
                 let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));

@@ -60,9 +60,12 @@ impl Scheduler {
                 }
             }
             WorkerMessage::Reported { session, jobs } => {
-                for job in jobs {
+                for (job, renewal) in jobs {
                     self.worker_reported(session, &job);
-                    self.changed(job, now);
+                    match renewal {
+                        Some(by) => self.renewed(&job, by),
+                        None => self.changed(job, now),
+                    }
                 }
             }
             WorkerMessage::Disconnected { session, stream, unsent } => {
@@ -168,7 +171,11 @@ impl Scheduler {
     }
 
     /// Hands jobs to a connected worker; returns those it is no longer there for.
-    pub(super) fn hand_to_worker(&mut self, subscriber: SubscriberId, running: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+    pub(super) fn hand_to_worker(
+        &mut self,
+        subscriber: SubscriberId,
+        running: Vec<Arc<Job>>,
+    ) -> Vec<Arc<Job>> {
         let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
         let monotonic_ms = self.shared.clock.monotonic_ms();
         let mut left = Vec::new();
@@ -284,7 +291,7 @@ impl Scheduler {
             })
             .collect();
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { outcomes::write(&shared, orders, Timestamp::MIN).await });
+        tokio::spawn(async move { outcomes::write(&shared, orders).await });
     }
 
     pub(super) fn send_workers_away(&mut self) {

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll};
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, Token};
+use tidewheel_core::job::Token;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{Applied, Error, Order, Refusal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView};
+use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
 use crate::engine::{Engine, Shared, is_report};
 
@@ -92,21 +93,21 @@ impl WorkerLink {
     /// When the store fails; saying the same again is safe.
     pub async fn report(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
-        let reports: Vec<bool> = orders.iter().map(|order| is_report(&order.command)).collect();
+        let about: Vec<_> =
+            orders.iter().map(|order| (is_report(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| {
             if error.is_retryable() {
                 shared.hint_lost.store(true, Ordering::SeqCst);
             }
         })?;
-        let mut jobs: Vec<Arc<Job>> = Vec::with_capacity(results.len());
-        for (applied, is_report) in
-            results.iter().zip(reports).filter_map(|(result, report)| Some((result.as_ref().ok()?, report)))
-        {
+        let mut jobs = Vec::with_capacity(results.len());
+        for (result, (is_report, renewal)) in results.iter().zip(about) {
+            let Ok(applied) = result else { continue };
             if is_report && applied.changed {
                 shared.metrics.attempt_ended(&applied.job);
             }
-            jobs.push(applied.job.clone());
+            jobs.push((Arc::clone(&applied.job), renewal));
         }
         self.tell(WorkerMessage::Reported { session: self.session, jobs });
         let others = results.iter().flatten().flat_map(|applied| &applied.others);

@@ -9,6 +9,7 @@ use tidewheel_core::names::Tenant;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{SessionId, Unsent, WorkerView};
+use crate::engine::leases::Renewal;
 use crate::engine::ready::Interest;
 
 /// What a worker wants.
@@ -125,7 +126,7 @@ pub(in crate::engine) enum WorkerMessage {
     /// It wants no more.
     Drain { session: SessionId },
     /// It reported of jobs, which are now so.
-    Reported { session: SessionId, jobs: Vec<Arc<Job>> },
+    Reported { session: SessionId, jobs: Vec<(Arc<Job>, Option<Renewal>)> },
     /// Its stream is gone. These jobs were never sent.
     Disconnected { session: SessionId, stream: u64, unsent: Vec<JobId> },
     /// Somebody asks who is connected that works for a tenant.

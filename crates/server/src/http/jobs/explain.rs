@@ -96,6 +96,10 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
             ("backlog", "its lane is full; it is read from the store once there is room".to_owned())
         }
         Whereabouts::Store { backlog: false } => ("scan", "it is about to be read from the store".to_owned()),
+        Whereabouts::Paced => (
+            "pace",
+            "it was missed, backfilled or replayed, and such jobs start at a limited rate".to_owned(),
+        ),
         Whereabouts::Wheel => ("promotion", "it is about to enter its lane".to_owned()),
         Whereabouts::Lane { depth, reason: Some("no_worker") } => {
             ("worker", format!("no worker asks for jobs of {}; {depth} are ready", place(job)))
