@@ -72,6 +72,10 @@ impl Scheduler {
         let mut doubtful = Vec::new();
         for (pick, granted) in claim.picks.iter().zip(granted) {
             match granted {
+                // An old read brought it back while it was under way: the attempt that was found to be ours is.
+                Granted::Running(job) if self.leases.token(&job.id) == Some(job.status.token) => {
+                    self.ready.unclaim(&job.id);
+                }
                 Granted::Running(job) if self.ready.claimed(&job.id) => {
                     self.shared.metrics.started(now.since_ms(expected_start(pick)));
                     // A new lease has its full length from here, however the wall clock was set meanwhile.
@@ -134,7 +138,7 @@ impl Scheduler {
                 continue;
             }
             self.leases.release(&job.id);
-            if is_waiting(&job) {
+            if is_waiting(&job) && !self.is_behind(&job) {
                 self.take_in(job, now);
             }
         }

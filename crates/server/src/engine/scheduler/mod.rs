@@ -37,6 +37,8 @@ pub(in crate::engine) enum Message {
     Reported { jobs: Vec<Job>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
     Listed(Vec<(Tenant, Timestamp)>),
+    /// A job was read again.
+    Rechecked(Box<Job>),
     /// A listing came to its end.
     ListingDone { failed: Option<Bucket> },
     /// A read came back.
@@ -363,6 +365,11 @@ impl Scheduler {
                 // Whoever asked may have stopped waiting.
                 done.send(()).ok();
             }
+            Message::Rechecked(job) => {
+                if !self.is_behind(&job) {
+                    self.changed(*job, now);
+                }
+            }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
                 for (tenant, first_at) in tenants {
@@ -414,12 +421,22 @@ impl Scheduler {
         self.leases.token(&job.id).is_some_and(|held| held > job.status.token)
     }
 
+    /// Whether somebody has had the job start sooner than this news says. News of an attempt, or of a job that was
+    /// read again, may be older than that; were it believed, nobody would look where the job waits. If it is
+    /// the newer after all, the claim will be refused as not due.
+    fn is_behind(&self, job: &Job) -> bool {
+        is_waiting(job) && self.ready.waits_for(&job.id).is_some_and(|at| at < job.status.due_at)
+    }
+
     fn changed(&mut self, job: Job, now: Timestamp) {
         if self.is_outdated(&job) {
             return;
         }
         if job.status.running.is_some() {
-            self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            // A lease is what tells an attempt that was handed out; one that is being claimed was not.
+            if !matches!(self.ready.stage(&job.id), Some(Stage::Claiming { .. })) {
+                self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            }
             return;
         }
         self.leases.release(&job.id);
