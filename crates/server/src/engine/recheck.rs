@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
-use tokio::sync::oneshot;
 
 use super::Shared;
 use super::scheduler::Message;
@@ -26,8 +25,7 @@ pub(super) async fn run(shared: Arc<Shared>, doubtful: Vec<(Tenant, JobId)>) {
             }
         };
         if let Some(job) = job {
-            let (done, _) = oneshot::channel();
-            shared.tell(Message::Changed { jobs: vec![Arc::new(job)], done });
+            shared.tell(Message::Rechecked(Arc::new(job)));
         }
     }
 }

@@ -12,6 +12,12 @@ impl Ready {
         self.held.get(id).map(|held| held.stage)
     }
 
+    /// The time a job in memory waits for, if it waits.
+    pub(in crate::engine) fn waits_for(&self, id: &JobId) -> Option<Timestamp> {
+        let held = self.held.get(id)?;
+        matches!(held.stage, Stage::Wheel | Stage::Lane(_)).then_some(held.due_at)
+    }
+
     /// Why a lane does not move, and how deep it is.
     pub(in crate::engine) fn lane_state(&self, index: usize) -> Option<(usize, Option<&'static str>)> {
         let slot = self.lanes.get(index).and_then(Option::as_ref)?;

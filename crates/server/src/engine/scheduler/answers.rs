@@ -161,6 +161,10 @@ impl Scheduler {
         doubtful: &mut Vec<(Tenant, JobId)>,
     ) -> Option<Arc<Job>> {
         match granted {
+            // An old read brought it back while it was under way: the attempt that was found to be ours is.
+            Granted::Running(job) if self.leases.token(&job.id) == Some(job.status.token) => {
+                self.ready.unclaim(&job.id);
+            }
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 self.shared.metrics.started(now.since_ms(expected_start(pick)));
                 self.leases.hold_new(&job, self.shared.clock.monotonic_ms());
@@ -240,7 +244,7 @@ impl Scheduler {
             }
             self.leases.release(&job.id);
             self.call_off(&job);
-            if is_waiting(&job) {
+            if is_waiting(&job) && !self.is_behind(&job) {
                 self.take_in(job, now);
             }
         }

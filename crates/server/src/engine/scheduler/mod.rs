@@ -42,6 +42,8 @@ pub(in crate::engine) enum Message {
     Reported { jobs: Vec<Arc<Job>>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
     Listed(Vec<(Tenant, Timestamp)>),
+    /// A job was read again.
+    Rechecked(Arc<Job>),
     /// A listing came to its end.
     ListingDone { failed: Option<Bucket> },
     /// A read came back.
@@ -397,6 +399,11 @@ impl Scheduler {
                     self.renewed(&job, by);
                 }
             }
+            Message::Rechecked(job) => {
+                if !self.is_behind(&job) {
+                    self.changed(job, now);
+                }
+            }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
                 for (tenant, first_at) in tenants {
@@ -477,12 +484,22 @@ impl Scheduler {
         }
     }
 
+    /// Whether somebody has had the job start sooner than this news says. News of an attempt, or of a job that was
+    /// read again, may be older than that; were it believed, nobody would look where the job waits. If it is
+    /// the newer after all, the claim will be refused as not due.
+    fn is_behind(&self, job: &Job) -> bool {
+        is_waiting(job) && self.ready.waits_for(&job.id).is_some_and(|at| at < job.status.due_at)
+    }
+
     fn changed(&mut self, job: Arc<Job>, now: Timestamp) {
         if self.is_outdated(&job) {
             return;
         }
         if job.status.running.is_some() {
-            self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            // A lease is what tells an attempt that was handed out; one that is being claimed was not.
+            if !matches!(self.ready.stage(&job.id), Some(Stage::Claiming { .. })) {
+                self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            }
             return;
         }
         self.leases.release(&job.id);
