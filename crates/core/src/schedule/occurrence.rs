@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::definition::Definition;
 use super::exclude::Dates;
@@ -38,6 +38,17 @@ fn hashed(id: ScheduleId, fire_at: Timestamp, purpose: Purpose) -> [u8; 25] {
     }
     bytes
 }
+
+/// The tail of a job's id: the first bits of its schedule's id, then a hash. So jobs that are due at one instant
+/// stand in the order of their schedules, and a herd finds them, and writes them, one beside the other.
+fn tail(id: ScheduleId, fire_at: Timestamp, purpose: Purpose) -> u128 {
+    let [a, b, c, d, ..] = *id.as_bytes();
+    let hash = xxh3_64(&hashed(id, fire_at, purpose)) & ((1 << TAIL_HASH_BITS) - 1);
+    (u128::from(u32::from_be_bytes([a, b, c, d])) << TAIL_HASH_BITS) | u128::from(hash)
+}
+
+/// What a tail has besides 32 bits of the schedule's id.
+const TAIL_HASH_BITS: u32 = 48;
 
 /// The job of a nominal instant, due at `run_at`. The low bits of its id are a hash of the schedule and the
 /// instant; its key is the schedule's key, or its id, and the instant: `report:2026-05-19T13:00:00.000Z`,
@@ -115,7 +126,7 @@ fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Jo
         }),
         created_at: now,
     };
-    let tail = xxh3_128(&hashed(schedule.id, made.fire_at, made.purpose));
+    let tail = tail(schedule.id, made.fire_at, made.purpose);
     Job::new(schedule.tenant.clone(), spec, run_at, tail)
 }
 

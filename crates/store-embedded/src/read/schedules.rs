@@ -1,5 +1,6 @@
 //! Reading schedules, their ledgers and calendars.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tidewheel_store::{Error, LedgerCursor, LedgerPage, SchedulePage, ScheduleQue
 use super::Reader;
 use super::due::bad_key;
 use crate::commit::{decode_calendar, decode_holder};
-use crate::kv::{Direction, Keyspace, Kv};
+use crate::kv::{Direction, Keyspace, Kv, Snapshot};
 use crate::open::scan_prefix;
 use crate::place::ScheduleKey;
 use crate::record::Unreadable;
@@ -25,17 +26,60 @@ pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, schedules: Vec<ScheduleKe
     let reading = shared.view.begin();
     let looking = shared.ahead.begin();
     let snapshot = kv.snapshot();
-    let found: Vec<_> = schedules
-        .into_iter()
-        .filter_map(|key| {
-            let on_disk = keys::schedule(&key.tenant, key.id);
-            let bytes = snapshot.get(Keyspace::Schedules, &on_disk).ok()??;
-            let stored = Stored::decode(&shared.rules, &key.tenant, key.id, &bytes).ok()?;
-            Some((key, Arc::new(stored)))
-        })
-        .collect();
+    let mut wanted: Vec<_> =
+        schedules.into_iter().map(|key| (keys::schedule(&key.tenant, key.id), key)).collect();
+    wanted.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let mut found = Vec::with_capacity(wanted.len());
+    let mut take = |key: &ScheduleKey, bytes: &Bytes| {
+        let stored = Stored::decode(&shared.rules, &key.tenant, key.id, bytes);
+        found.extend(stored.ok().map(|stored| (key.clone(), Arc::new(stored))));
+    };
+    let mut is_dense = true;
+    for stretch in wanted.chunks(STRETCH_COUNT) {
+        let mut left = stretch;
+        if is_dense {
+            left = scan_for(&*snapshot, stretch, &mut take);
+            is_dense = left.len() < stretch.len() / 2;
+        }
+        for (on_disk, key) in left {
+            if let Ok(Some(bytes)) = snapshot.get(Keyspace::Schedules, on_disk) {
+                take(key, &bytes);
+            }
+        }
+    }
     looking.keep(found.into_iter());
     drop(reading);
+}
+
+/// Schedules that are looked for in one scan.
+const STRETCH_COUNT: usize = 64;
+/// Others that are stepped over for each of them, before they are looked up one by one.
+const STEPPED_OVER_MAX: usize = 3;
+
+/// Looks for schedules that stand close together, as those of a herd do; hands back those it did not get to.
+fn scan_for<'w>(
+    snapshot: &dyn Snapshot,
+    wanted: &'w [(Vec<u8>, ScheduleKey)],
+    take: &mut impl FnMut(&ScheduleKey, &Bytes),
+) -> &'w [(Vec<u8>, ScheduleKey)] {
+    let (Some((first, _)), Some((last, _))) = (wanted.first(), wanted.last()) else { return wanted };
+    let range = (Bound::Included(&**first), Bound::Included(&**last));
+    let mut left = wanted;
+    let mut steps = 0;
+    let scanned = snapshot.scan(Keyspace::Schedules, range, Direction::Up, &mut |key, value| {
+        steps += 1;
+        while let Some(((on_disk, schedule), rest)) = left.split_first() {
+            match (**on_disk).cmp(key) {
+                Ordering::Greater => break,
+                Ordering::Equal => take(schedule, &Bytes::copy_from_slice(value)),
+                Ordering::Less => {}
+            }
+            left = rest;
+        }
+        let is_over = left.is_empty() || steps > wanted.len() * (1 + STEPPED_OVER_MAX);
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if scanned.is_err() { wanted } else { left }
 }
 
 impl Reader<'_> {
