@@ -23,18 +23,18 @@ const RETRY_WAIT_MS: u64 = 100;
 /// Runs until every sender is gone.
 pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceiver<Report>) {
     let writes = Arc::new(Semaphore::new(WRITES_MAX));
+    let mut batch = Vec::new();
     loop {
         let Ok(permit) = Arc::clone(&writes).acquire_owned().await else { return };
-        let mut batch = Vec::with_capacity(64);
         if reports.recv_many(&mut batch, BATCH_COUNT_MAX).await == 0 {
             return;
         }
+        let orders: Vec<Order> = batch
+            .drain(..)
+            .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
+            .collect();
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let orders = batch
-                .into_iter()
-                .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
-                .collect();
             write(&shared, orders).await;
             drop(permit);
         });

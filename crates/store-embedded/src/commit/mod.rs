@@ -36,8 +36,9 @@ pub(crate) use scheduling::{Edits, decode_calendar, decode_holder};
 
 /// Calls that may wait for the commit thread; more wait at the door.
 pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
-/// A group takes in no further request beyond these.
-const GROUP_JOBS_COUNT_MAX: usize = 16_384;
+/// A group takes in no further request beyond these. Not so many that all who wait share one group: then nobody
+/// would have work for the thread while the answers are looked at.
+const GROUP_JOBS_COUNT_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
 const READERS_POLL: Duration = Duration::from_millis(1);
 /// A caller that never comes back for its read must not keep the store from closing.
