@@ -149,12 +149,12 @@ fn write_counts(batch: &mut Batch, key: Vec<u8>, counts: Counts) {
 }
 
 fn bump(deltas: &mut BTreeMap<Tenant, Delta>, tenant: &Tenant, state: State, by: i64) {
+    let bump =
+        |delta: &mut Delta| delta.iter_mut().skip(state.index()).take(1).for_each(|count| *count += by);
     // Nearly always there already, and then its name need not be copied.
-    if !deltas.contains_key(tenant) {
-        deltas.insert(tenant.clone(), Delta::default());
-    }
-    if let Some(count) = deltas.get_mut(tenant).and_then(|delta| delta.get_mut(state.index())) {
-        *count += by;
+    match deltas.get_mut(tenant) {
+        Some(delta) => bump(delta),
+        None => bump(deltas.entry(tenant.clone()).or_default()),
     }
 }
 

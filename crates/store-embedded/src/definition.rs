@@ -8,13 +8,14 @@ use tidewheel_core::job::{Destination, Priority, Target};
 use tidewheel_core::limits::{MISFIRE_GRACE_MS_DEFAULT, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Template};
 
-use crate::record::{METHOD_USUAL, Retry, Unreadable, borrowed, owned};
+use crate::record::{METHOD_USUAL, Retry, Unreadable, borrowed, in_one_go, owned};
 use crate::rules::{self, Rules};
 
 const NONSENSE: Unreadable = Unreadable::Nonsense("what a schedule is");
 
 #[derive(Serialize, Deserialize)]
 struct DefinitionRecord<'a> {
+    #[serde(serialize_with = "in_one_go")]
     rule: &'a [u8],
     window_ms: i64,
     policy: Policy,
@@ -36,6 +37,7 @@ enum Policy {
 #[derive(Serialize, Deserialize)]
 struct TemplateRecord<'a> {
     kind: &'a str,
+    #[serde(serialize_with = "in_one_go")]
     payload: &'a [u8],
     is_push: bool,
     /// The queue, or the target's URL.

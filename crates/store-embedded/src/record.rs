@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{
     Attempt, Destination, Ending, Job, Occurrence, Priority, Spec, State, Status, Target, Token,
@@ -47,6 +47,7 @@ struct Body<'a> {
     /// The queue, or the target's URL.
     destination: &'a str,
     created_at: i64,
+    #[serde(serialize_with = "in_one_go")]
     payload: &'a [u8],
 }
 
@@ -130,6 +131,11 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
         bytes = append(bytes, &standing_of(status, base));
     }
     bytes
+}
+
+/// Bytes as bytes. Left to itself, a slice is written one element after the other, to the same effect.
+pub(crate) fn in_one_go<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 /// Writing plain structs into memory cannot fail; an empty tail would be refused on reading all the same.

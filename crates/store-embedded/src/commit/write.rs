@@ -23,6 +23,8 @@ struct Plan {
     counts: Changes,
     published: Published,
     claims: Vec<Claim>,
+    /// The history that was last made ready, and what bucket for.
+    history: Option<(Day, Bucket)>,
     /// New entries in `waiting`.
     armed: Vec<Vec<u8>>,
     schedules: ScheduleDeltas,
@@ -76,7 +78,11 @@ impl Committer {
         let mut is_changed = false;
         if let Some(rest) = slot.rest.take() {
             if let Some((Place::History(day), _)) = &rest {
-                self.ready_history(*day, Bucket::of(slot.key.id.run_at()))?;
+                let place = Some((*day, Bucket::of(slot.key.id.run_at())));
+                if plan.history != place {
+                    self.ready_history(*day, Bucket::of(slot.key.id.run_at()))?;
+                    plan.history = place;
+                }
             }
             let first = plan.batch.0.len();
             write_move(&mut plan.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
@@ -119,12 +125,12 @@ impl Committer {
 
     /// One attempt of a record in `claims` has ended; the record goes with the last.
     fn retire(&mut self, batch: &mut Batch, claim: u64) {
-        let left = self.claims.get(&claim).map_or(0, |left| left.saturating_sub(1));
-        if left == 0 {
-            self.claims.remove(&claim);
-            batch.delete(Keyspace::Claims, claim.to_be_bytes().to_vec());
-        } else {
-            self.claims.insert(claim, left);
+        match self.claims.get_mut(&claim) {
+            Some(left) if *left > 1 => *left -= 1,
+            Some(_) | None => {
+                self.claims.remove(&claim);
+                batch.delete(Keyspace::Claims, claim.to_be_bytes().to_vec());
+            }
         }
     }
 
