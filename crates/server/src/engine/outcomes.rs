@@ -33,7 +33,12 @@ pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceive
         tokio::spawn(async move {
             let orders = batch
                 .into_iter()
-                .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
+                .map(|report| Order {
+                    tenant: report.tenant,
+                    id: report.id,
+                    command: report.command,
+                    key: None,
+                })
                 .collect();
             write(&shared, orders, Timestamp::MIN).await;
             drop(permit);

@@ -114,7 +114,12 @@ impl Scheduler {
                 leases.hold(&job, now, monotonic_ms);
             } else {
                 let token = job.status.token;
-                lost.push(Order { tenant: job.tenant, id: job.id, command: Command::Lost { token } });
+                lost.push(Order {
+                    tenant: job.tenant,
+                    id: job.id,
+                    command: Command::Lost { token },
+                    key: None,
+                });
             }
         }
         if !lost.is_empty() {
@@ -341,6 +346,7 @@ impl Scheduler {
                     tenant: lease.tenant,
                     id: lease.id,
                     command: Command::LeaseOver { token: lease.token, jitter },
+                    key: None,
                 }
             })
             .collect();
