@@ -31,7 +31,7 @@ impl Deliver for Sink {
         for job in jobs {
             if self.answer {
                 let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
-                reports.send(Report { tenant: job.tenant.clone(), id: job.id, command, key: None });
+                reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
             }
             self.seen.send(job).unwrap();
         }
