@@ -309,6 +309,6 @@ async fn found(trial: &Trial<'_>, tenant: &Tenant, key: &str) -> Option<JobId> {
     let held = trial.store.find_key(trial.now, tenant, key).await.expect("the key is looked up");
     held.map(|held| match held.used_for {
         KeyUse::Job(id) => id,
-        other => unreachable!("it was used for {other:?}"),
+        KeyUse::NewSchedule(_) | KeyUse::Schedule(_) | KeyUse::Call => unreachable!("it was used for a job"),
     })
 }
