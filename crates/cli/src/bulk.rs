@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use tidewheel_api::client::{Call, Client};
+use tidewheel_server::random::{Random, SystemRandom};
 
 use crate::connect::Link;
 use crate::document::Document;
@@ -14,12 +15,17 @@ use crate::json;
 /// Refusals of a filtered bulk verb that are told one by one.
 const REFUSALS_TOLD_MAX: usize = 20;
 
-/// Does `call` to each id; goes on after a refusal, and fails in the end if there was one.
+/// The call under a key of its own, so that it can be sent again when its answer is lost and yet act once.
+pub(crate) fn once(call: Call) -> Call {
+    call.idempotency_key(format!("cli-{:032x}", SystemRandom.tail()))
+}
+
+/// Does `call` to each id, once; goes on after a refusal, and fails in the end if there was one.
 pub(crate) async fn each(ids: &[String], call: impl Fn(&str) -> Call, link: &Link) -> Result<(), Failure> {
     let client = link.client()?;
     let mut refused = false;
     for id in ids {
-        match client.send(&call(id)).await {
+        match client.send(&once(call(id))).await {
             Ok(answer) => print_one(id, &answer.body, link)?,
             Err(error) if error.problem().is_some() && ids.len() > 1 => {
                 link.out.error(&format!("{id}: {error}"));
@@ -85,7 +91,7 @@ impl Totals {
     }
 }
 
-/// Makes the calls of a filtered bulk verb, one step after the other, until the server has no more.
+/// Makes the calls of a filtered bulk verb, one step after the other and each once, until the server has no more.
 /// `step` gets the cursor and how many jobs were done before.
 pub(crate) async fn all(
     client: &Client,
@@ -97,7 +103,7 @@ pub(crate) async fn all(
     let mut told = 0;
     let mut cursor: Option<String> = None;
     loop {
-        let answer: Document = client.send(&step(cursor.as_deref(), done)).await?.json()?;
+        let answer: Document = client.send(&once(step(cursor.as_deref(), done))).await?.json()?;
         let [count, refused] = ["count", "refused"].map(|name| answer.count(name).unwrap_or_default());
         done += count + refused;
         totals.add(&answer);

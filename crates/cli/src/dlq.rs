@@ -204,8 +204,7 @@ async fn discard(args: DiscardArgs, link: &Link) -> Result<(), Failure> {
         if let Some(cursor) = cursor {
             call = call.query("cursor", cursor);
         }
-        // What is gone stays gone, however often one asks.
-        call.repeatable()
+        call
     };
     bulk::all(&link.client()?, step, link).await
 }

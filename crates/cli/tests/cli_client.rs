@@ -96,6 +96,34 @@ fn a_submission_without_a_key_is_never_repeated() {
 }
 
 #[test]
+fn a_verb_whose_answer_is_lost_is_sent_again_under_its_key() {
+    for line in [
+        &["job", "retry", "a"][..],
+        &["job", "retry", "--type", "t"],
+        &["job", "run", "a"],
+        &["dlq", "discard", "a"],
+        &["dlq", "replay", "a"],
+        &["schedule", "trigger", "a"],
+        &["schedule", "delete", "a"],
+    ] {
+        let count = AtomicUsize::new(0);
+        let stub = Stub::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => Answer::hang_up(),
+            _ => Answer::new(200, r#"{"id":"a","state":"ready"}"#),
+        });
+        for _ in 0..2 {
+            let ended = tidewheel(&stub.url, line);
+            assert_eq!(ended.code, Some(0), "{line:?}: {}", ended.stderr);
+        }
+        let requests = stub.requests();
+        let keys: Vec<_> =
+            requests.iter().map(|request| request.header("idempotency-key").unwrap()).collect();
+        assert_eq!((keys.len(), keys[0]), (3, keys[1]), "{line:?}");
+        assert_ne!(keys[1], keys[2], "another run is another call: {line:?}");
+    }
+}
+
+#[test]
 fn documents_are_printed_byte_for_byte_or_as_fields() {
     const JOB: &str =
         r#"{"id":"job_1","state":"scheduled","payload":{"b":1.50,"a":1e400},"attempt":0,"worker":null}"#;

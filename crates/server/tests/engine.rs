@@ -176,7 +176,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
         assert!(!jobs.is_empty(), "stuck after {}", taken.len());
         for job in jobs {
             let command = Command::Succeed { token: job.status.token, finding: Finding::default() };
-            let order = Order { tenant: job.tenant.clone(), id: job.id, command };
+            let order = Order { tenant: job.tenant.clone(), id: job.id, command, key: None };
             world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
             assert!(taken.insert(job.id), "{} was taken twice", job.id);
         }
@@ -206,7 +206,7 @@ async fn an_acknowledged_cancel_stops_a_delivery_and_makes_its_token_stale() {
     let now = world.engine.clock().now();
     world.engine.submit(vec![job(&world.engine, "a", push(), now)], OnConflict::KeepNone).await.unwrap();
     let running = world.seen.recv().await.unwrap();
-    let order = |command| vec![Order { tenant: running.tenant.clone(), id: running.id, command }];
+    let order = |command| vec![Order { tenant: running.tenant.clone(), id: running.id, command, key: None }];
     world.engine.command(order(Command::Cancel)).await.unwrap().pop().unwrap().unwrap();
     assert_eq!(*world.sink.aborted.lock().unwrap(), [running.id]);
     let late = Command::Succeed { token: running.status.token, finding: Finding::default() };
@@ -227,7 +227,7 @@ async fn draining_waits_for_what_is_under_way_and_starts_nothing_new() {
     let late = job(&world.engine, "a", push(), now);
     world.engine.submit(vec![late], OnConflict::KeepNone).await.unwrap();
     let command = Command::Succeed { token: running.status.token, finding: Finding::default() };
-    let order = Order { tenant: running.tenant.clone(), id: running.id, command };
+    let order = Order { tenant: running.tenant.clone(), id: running.id, command, key: None };
     world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!(drained.await.unwrap(), 0);
     assert!(world.seen.try_recv().is_err(), "nothing new was started");

@@ -102,8 +102,8 @@ fn creating(number: u16, zones: &Zones) -> ScheduleOrder {
         note: None,
     };
     let new = NewSchedule { id, tenant: Tenant::default(), name: None, definition, paused: false };
-    let command = ScheduleCommand::Create { new: Box::new(new), key: None, fresh: false };
-    ScheduleOrder { tenant: Tenant::default(), id, if_version: None, command }
+    let command = ScheduleCommand::Create { new: Box::new(new), fresh: false };
+    ScheduleOrder { tenant: Tenant::default(), id, if_version: None, command, key: None }
 }
 
 async fn next_fires(store: &MemoryStore) -> Vec<Timestamp> {

@@ -194,8 +194,13 @@ async fn ranges_of_the_ledger_are_unfolded_page_by_page() {
     let id = create(&api, &json!({"cron_expr": "* * * * *", "queue": "q", "paused": true})).await;
     let now = api.engine.clock().now();
     let edit = async |at: Timestamp, command: ScheduleCommand| {
-        let order =
-            ScheduleOrder { tenant: Tenant::default(), id: id.parse().unwrap(), if_version: None, command };
+        let order = ScheduleOrder {
+            tenant: Tenant::default(),
+            id: id.parse().unwrap(),
+            if_version: None,
+            command,
+            key: None,
+        };
         api.engine.store().edit_schedules(at, vec![order]).await.unwrap().pop().unwrap().unwrap();
     };
     edit(now.plus_ms(3 * HOUR_MS), ScheduleCommand::Resume).await;

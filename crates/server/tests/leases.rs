@@ -106,7 +106,7 @@ impl World {
     async fn heartbeat(&self) {
         let token = self.job.status.token;
         let command = Command::Heartbeat { token, extend_ms: LEASE_MS, progress: None };
-        let order = Order { tenant: self.job.tenant.clone(), id: self.job.id, command };
+        let order = Order { tenant: self.job.tenant.clone(), id: self.job.id, command, key: None };
         self.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
     }
 

@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::random::Random;
-use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
+use tidewheel_store::{IdempotencyClaim, KeyUse, OnConflict, Submission, Submitted};
 use tokio::task::JoinSet;
 
 use crate::dice::Dice;
@@ -130,10 +130,10 @@ impl Request {
                     tokio::spawn(owner::follow(Arc::clone(world), dice.fork(), tenant, job.id, self.run_at));
                 }
             }
-            (Submitted::Duplicate(id) | Submitted::Conflict(id), Some(key)) => {
+            (Submitted::Duplicate(id) | Submitted::Conflict(KeyUse::Job(id)), Some(key)) => {
                 world.history.note(Event::Known { tenant, key, id });
             }
-            (Submitted::Duplicate(_) | Submitted::Conflict(_), None) => {}
+            (Submitted::Duplicate(_) | Submitted::Conflict(_), _) => {}
         }
     }
 }

@@ -65,7 +65,7 @@ const fn command_of(wish: Wish) -> Command {
 /// Wishes until there is an answer; says whether there was one.
 async fn is_answered(world: &World, dice: &Dice, tenant: &Tenant, id: JobId, wish: Wish) -> bool {
     for _ in 0..TRIES {
-        let order = Order { tenant: tenant.clone(), id, command: command_of(wish) };
+        let order = Order { tenant: tenant.clone(), id, command: command_of(wish), key: None };
         let answer = world.call(|engine| {
             world.history.note(Event::Wishing { id, wish });
             async move { engine.command(vec![order]).await }

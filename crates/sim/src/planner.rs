@@ -148,9 +148,9 @@ impl Planner {
                 definition: definition.clone(),
                 paused,
             };
-            let command = ScheduleCommand::Create { new: Box::new(new), key: claim.clone(), fresh: false };
+            let command = ScheduleCommand::Create { new: Box::new(new), fresh: false };
             let wish = self.wish(id, Deed::Create, Some(&definition));
-            if let Ok(Ok(edited)) = self.give(wish, None, command).await {
+            if let Ok(Ok(edited)) = self.give_under(claim.clone(), wish, None, command).await {
                 return edited.schedule;
             }
             self.pause_briefly().await;
@@ -202,16 +202,26 @@ impl Planner {
         if_version: Option<u64>,
         command: ScheduleCommand,
     ) -> Result<Result<Edited, ScheduleRefusal>, NoAnswer> {
+        self.give_under(None, wish, if_version, command).await
+    }
+
+    async fn give_under(
+        &self,
+        key: Option<IdempotencyClaim>,
+        wish: ScheduleWish,
+        if_version: Option<u64>,
+        command: ScheduleCommand,
+    ) -> Result<Result<Edited, ScheduleRefusal>, NoAnswer> {
         let history = &self.world.history;
         let (id, deed) = (wish.id, wish.deed);
-        let order = ScheduleOrder { tenant: self.tenant.clone(), id, if_version, command };
+        let order = ScheduleOrder { tenant: self.tenant.clone(), id, if_version, command, key };
         let answer = self.world.call(|engine| {
             history.note(Event::ScheduleWishing(Box::new(wish)));
             async move { engine.edit_schedules(vec![order]).await }
         });
         let result = answer.await?.pop().ok_or(NoAnswer::Unclear)?;
         history.note(match &result {
-            Ok(Edited { schedule, changed, jobs }) => Event::ScheduleGranted(Box::new(ScheduleAnswer {
+            Ok(Edited { schedule, changed, jobs, .. }) => Event::ScheduleGranted(Box::new(ScheduleAnswer {
                 deed,
                 schedule: schedule.clone(),
                 changed: *changed,

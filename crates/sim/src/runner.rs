@@ -72,7 +72,7 @@ async fn report(
     ending: Option<Ending>,
 ) -> Option<bool> {
     let id = job.id;
-    let order = Order { tenant: job.tenant.clone(), id, command };
+    let order = Order { tenant: job.tenant.clone(), id, command, key: None };
     let answer = world.call(|engine| {
         world.history.note(Event::Reporting { id, token, ending });
         async move { engine.command(vec![order]).await }

@@ -139,6 +139,7 @@ impl Bench {
                 tenant: job.tenant.clone(),
                 id: job.id,
                 command: Command::Succeed { token: job.status.token, finding: Finding::default() },
+                key: None,
             };
             let results = self.engine.command(jobs.into_iter().map(succeed).collect()).await.unwrap();
             assert!(results.iter().all(Result::is_ok));

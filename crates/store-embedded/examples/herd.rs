@@ -135,8 +135,8 @@ fn creation(n: u64, template: &Definition) -> ScheduleOrder {
     let (tenant, id) = (bare::sample(n, 0).tenant, ScheduleId::from_bytes(mix(n + 1).to_be_bytes()));
     let new =
         NewSchedule { id, tenant: tenant.clone(), name: None, definition: template.clone(), paused: false };
-    let command = ScheduleCommand::Create { new: Box::new(new), key: None, fresh: true };
-    ScheduleOrder { tenant, id, if_version: None, command }
+    let command = ScheduleCommand::Create { new: Box::new(new), fresh: true };
+    ScheduleOrder { tenant, id, if_version: None, command, key: None }
 }
 
 /// Claims and finishes everything that is due at `at`.
@@ -197,7 +197,7 @@ async fn run(store: &EmbeddedStore, epoch: u64, now: Timestamp, jobs: Vec<Arc<Jo
 }
 
 fn order(job: &Job, command: Command) -> Order {
-    Order { tenant: job.tenant.clone(), id: job.id, command }
+    Order { tenant: job.tenant.clone(), id: job.id, command, key: None }
 }
 
 fn show(what: &str, count: u64, (started, cpu_before): (Instant, u64)) -> u64 {

@@ -190,7 +190,7 @@ async fn run(store: &EmbeddedStore, epoch: u64, bucket: Bucket, jobs: Vec<Arc<Jo
 }
 
 fn order(job: &Job, command: Command) -> Order {
-    Order { tenant: job.tenant.clone(), id: job.id, command }
+    Order { tenant: job.tenant.clone(), id: job.id, command, key: None }
 }
 
 fn show(what: &str, (rates, cpu_us): (Rates, u64), against: (Rates, u64)) {

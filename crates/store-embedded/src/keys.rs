@@ -10,8 +10,8 @@
 //! that waits for another time than its first; its record is in `parked` under the natural key. The two are told
 //! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another.
 //!
-//! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key, and for the key a schedule was
-//! created under tenant | 00 | 00 | key. `names` and `calendars` have tenant | 00 | name. `meta` is in [`meta`].
+//! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key. `names` and
+//! `calendars` have tenant | 00 | name. `meta` is in [`meta`].
 //!
 //! ```text
 //! schedule tenant | 00 | id (16 bytes)

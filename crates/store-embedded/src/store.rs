@@ -11,8 +11,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, Counts, Due, DuePage, Error, Health, Layout, ListQuery, OnConflict, Order, Page,
-    Refusal, Store, Submission, Submitted, TenantDue,
+    Applied, Checkpoint, Counts, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed, Layout,
+    ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -214,9 +214,19 @@ impl Store for EmbeddedStore {
         self.read(move |reader| reader.get(&tenant, &ids)).await
     }
 
-    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error> {
+    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
         let (tenant, key) = (tenant.clone(), key.to_owned());
         self.read(move |reader| reader.find_key(now, &tenant, &key)).await
+    }
+
+    async fn claim_key(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error> {
+        let tenant = tenant.clone();
+        self.request(|reply| Request::ClaimKey { now, tenant, claim, reply }).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {

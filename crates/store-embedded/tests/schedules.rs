@@ -66,8 +66,8 @@ fn creating(n: u8, zone: &str) -> ScheduleOrder {
         note: None,
     };
     let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: false };
-    let command = ScheduleCommand::Create { new: Box::new(new), key: None, fresh: false };
-    ScheduleOrder { tenant, id, if_version: None, command }
+    let command = ScheduleCommand::Create { new: Box::new(new), fresh: false };
+    ScheduleOrder { tenant, id, if_version: None, command, key: None }
 }
 
 async fn edit(
@@ -79,7 +79,7 @@ async fn edit(
 }
 
 fn ordering(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
-    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command }
+    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command, key: None }
 }
 
 async fn apply(
@@ -88,7 +88,7 @@ async fn apply(
     job: &Job,
     command: Command,
 ) -> Result<Applied, Refusal> {
-    let order = Order { tenant: job.tenant.clone(), id: job.id, command };
+    let order = Order { tenant: job.tenant.clone(), id: job.id, command, key: None };
     store.apply(now, None, vec![order]).await.unwrap().remove(0)
 }
 
@@ -137,8 +137,9 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
 
     // Claimed together: the one runs, the other is put off.
     let orders = [&there.jobs[0], &waiting];
-    let orders =
-        orders.map(|job| Order { tenant: job.tenant.clone(), id: job.id, command: claim() }).to_vec();
+    let orders = orders
+        .map(|job| Order { tenant: job.tenant.clone(), id: job.id, command: claim(), key: None })
+        .to_vec();
     let answers = store.apply(now, None, orders).await.unwrap();
     assert!(answers[0].as_ref().is_ok_and(|applied| applied.others.len() == 1));
     assert_eq!(answers[1].as_ref().err(), Some(&Refusal::Rejected(Rejection::NotDue)));

@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Error, ListQuery, Page, Schedules};
+use crate::{Error, HeldKey, KeyClaimed, KeyUse, ListQuery, Page, Schedules};
 
 /// What is fixed when a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct IdempotencyClaim {
     pub key: Arc<str>,
     /// A digest of the request, to tell a repeat from a different request under the same key.
     pub fingerprint: [u8; 16],
-    /// Until when the key points at this job.
+    /// Until when the key is taken.
     pub until: Timestamp,
 }
 
@@ -47,8 +47,8 @@ pub enum Submitted {
     New,
     /// The key already points at this job, made by the same request.
     Duplicate(JobId),
-    /// The key already points at this job, made by a different request.
-    Conflict(JobId),
+    /// The key was used for this, by a different request.
+    Conflict(KeyUse),
 }
 
 /// What a conflicting key means for the rest of its batch.
@@ -69,6 +69,9 @@ pub struct Order {
     pub id: JobId,
     /// What to do.
     pub command: Command,
+    /// The key it is given under, if the caller gave one. An order that is granted takes its key. Given again
+    /// under it, the order is granted and does nothing; the job is answered as it is by then.
+    pub key: Option<IdempotencyClaim>,
 }
 
 /// A granted order.
@@ -92,6 +95,12 @@ pub enum Refusal {
     /// The job does not allow it now.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// The order was granted before under its key, and the job is gone by now.
+    #[error("this was done before, under the same idempotency key; the job is gone by now")]
+    Gone,
+    /// The idempotency key was used by a different request.
+    #[error("the idempotency key belongs to {0}; use another key for another request")]
+    KeyConflict(KeyUse),
 }
 
 /// A tenant with work in a bucket.
@@ -218,7 +227,8 @@ pub trait Store: Schedules {
     ///
     /// # Contract
     /// Each order is granted or refused by itself, against the state left by the ones before it. Fails as a
-    /// whole with [`Error::Fenced`] when `epoch` is given and no longer the newest.
+    /// whole with [`Error::Fenced`] when `epoch` is given and no longer the newest. The key of an order is judged
+    /// before anything else and stored in the same durable batch as what the order changes.
     async fn apply(
         &self,
         now: Timestamp,
@@ -258,8 +268,21 @@ pub trait Store: Schedules {
     /// Jobs by id.
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error>;
 
-    /// The job an idempotency key points at.
-    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error>;
+    /// What an idempotency key was used for, while its time is not over. A schedule that was made under it may be
+    /// gone, which frees it.
+    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error>;
+
+    /// Takes a key for a call that is no single order.
+    ///
+    /// # Contract
+    /// The same keys as those of submissions and orders, judged the same way. What the call does besides must be
+    /// safe to do again: the key says that it was begun, not that it was done.
+    async fn claim_key(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error>;
 
     /// A page of one tenant's jobs.
     ///

@@ -8,6 +8,7 @@
 
 mod contract;
 mod error;
+mod keys;
 mod query;
 mod schedules;
 
@@ -20,6 +21,7 @@ pub use contract::{
     Refusal, Store, Submission, Submitted, TenantDue,
 };
 pub use error::Error;
+pub use keys::{HeldKey, KeyClaimed, KeyUse};
 pub use query::{Filter, ListQuery, Page, PageCursor};
 pub use schedules::{
     Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery,

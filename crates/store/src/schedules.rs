@@ -8,7 +8,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Definition, Entry, NewSchedule, Schedule, ScheduleId, State, Zone};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Error, IdempotencyClaim};
+use crate::{Error, IdempotencyClaim, KeyUse};
 
 /// A change asked of one schedule.
 #[derive(Debug, Clone)]
@@ -21,18 +21,20 @@ pub struct ScheduleOrder {
     pub if_version: Option<u64>,
     /// What to do.
     pub command: ScheduleCommand,
+    /// The key it is given under, if the caller gave one. An order that is granted takes its key. Given again
+    /// under it, the order is granted and does nothing; the answer is the schedule it was for, as it is by then,
+    /// and the job of a trigger.
+    pub key: Option<IdempotencyClaim>,
 }
 
 /// What can be asked of a schedule. Each is one of the pure functions of [`tidewheel_core::schedule`].
 #[derive(Debug, Clone)]
 pub enum ScheduleCommand {
-    /// Make it. With an id that is there already, or a key under which the same request made a schedule that is
-    /// still there, that schedule is the answer, unchanged. A key is free again once its schedule is deleted.
+    /// Make it. With an id that is there already, that schedule is the answer, unchanged. The key it is made under
+    /// is free again once it is deleted.
     Create {
         /// What it is to be; its id and tenant are those of the order.
         new: Box<NewSchedule>,
-        /// The key it is made under, if the caller gave one.
-        key: Option<IdempotencyClaim>,
         /// Its id was made for this order, which is given for the first time: nobody needs to look for it.
         fresh: bool,
     },
@@ -67,8 +69,10 @@ pub enum ScheduleCommand {
 pub struct Edited {
     /// The schedule as it is now (for [`ScheduleCommand::Delete`]: as it was).
     pub schedule: Schedule,
-    /// Whether the order changed anything; `false` for a repeated creation under the same key, too.
+    /// Whether the order changed anything; `false` for a repeat under the same key, too.
     pub changed: bool,
+    /// For such a repeat: what the key was used for.
+    pub repeats: Option<KeyUse>,
     /// Jobs that were stored, changed or taken out along with it. One that was taken out is `cancelled` here.
     pub jobs: Vec<Job>,
 }
@@ -88,9 +92,12 @@ pub enum ScheduleRefusal {
         /// The version it has.
         current: u64,
     },
-    /// The idempotency key already points at this schedule, made by a different request.
-    #[error("the idempotency key belongs to {0}, made by a different request")]
-    KeyConflict(ScheduleId),
+    /// The idempotency key was used by a different request.
+    #[error("the idempotency key belongs to {0}; use another key for another request")]
+    KeyConflict(KeyUse),
+    /// The order was granted before under its key, and the schedule, or the job of a trigger, is gone by now.
+    #[error("this was done before, under the same idempotency key; what it was done to is gone by now")]
+    Gone,
     /// The definition names a calendar the tenant does not have.
     #[error("there is no calendar {0:?}")]
     NoCalendar(Arc<str>),

@@ -6,6 +6,7 @@
 //! | [`fault`] | what can be wrong: stable codes, and where in the request |
 //! | [`read`] | one JSON object, field by field |
 //! | [`job_request`] | a job to be submitted |
+//! | [`call_key`] | the idempotency key of a call that is no submission |
 //! | [`order_request`] | what is asked of jobs that exist |
 //! | [`schedule_request`] | a schedule to be made or changed; previews, backfills, calendars |
 //! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
@@ -18,6 +19,7 @@
 //! | [`write`](mod@write) | jobs as JSON |
 //! | [`schedule_write`] | schedules and ledgers as JSON |
 
+pub mod call_key;
 pub mod fault;
 pub mod filter;
 pub mod flat_request;

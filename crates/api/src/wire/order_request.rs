@@ -29,7 +29,12 @@ pub struct AmendRequest {
     pub priority: Option<Priority>,
 }
 
-known_fields!(AmendFields { run_at = "run_at", delay = "delay", priority = "priority" });
+known_fields!(AmendFields {
+    run_at = "run_at",
+    delay = "delay",
+    priority = "priority",
+    idempotency_key = "idempotency_key",
+});
 
 impl AmendRequest {
     /// Reads a change; something must change.
@@ -57,7 +62,7 @@ pub struct RerunRequest {
     pub run_at: Timestamp,
 }
 
-known_fields!(RerunFields { run_at = "run_at", delay = "delay" });
+known_fields!(RerunFields { run_at = "run_at", delay = "delay", idempotency_key = "idempotency_key" });
 
 impl RerunRequest {
     /// Reads the wish; an empty body means now.
@@ -85,6 +90,7 @@ known_fields!(ReplayFields {
     payload = "payload",
     target = "target",
     target_url = "target_url",
+    idempotency_key = "idempotency_key",
 });
 
 impl ReplayRequest {
@@ -136,7 +142,12 @@ pub struct BulkRequest {
     pub rate: Option<f64>,
 }
 
-known_fields!(BulkFields { ids = "ids", filter = "filter", cursor = "cursor" });
+known_fields!(BulkFields {
+    ids = "ids",
+    filter = "filter",
+    cursor = "cursor",
+    idempotency_key = "idempotency_key",
+});
 known_fields!(BulkRunFields {
     ids = "ids",
     filter = "filter",
@@ -144,6 +155,7 @@ known_fields!(BulkRunFields {
     rate = "rate",
     run_at = "run_at",
     delay = "delay",
+    idempotency_key = "idempotency_key",
 });
 
 impl BulkRequest {

@@ -95,9 +95,12 @@ pub fn changes<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut 
 #[must_use]
 pub fn has_field(text: &str, name: &str) -> bool {
     // Most bodies do not, and need no second scan to say so.
-    text.contains(name)
-        && scan_object(text.trim_ascii(), EntriesSeed)
-            .is_ok_and(|found| found.is_some_and(|entries| entries.iter().any(|(key, _)| key == name)))
+    text.contains(name) && entries(text).is_some_and(|entries| entries.iter().any(|(key, _)| key == name))
+}
+
+/// The fields of an object as they were sent; `None` if `text` is something else.
+pub(crate) fn entries(text: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
+    scan_object(text.trim_ascii(), EntriesSeed).ok().flatten()
 }
 
 /// Reads `text` as an object.

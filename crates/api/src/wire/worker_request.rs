@@ -74,7 +74,12 @@ pub struct HeartbeatRequest {
     pub progress: Option<Bytes>,
 }
 
-known_fields!(HeartbeatFields { token = "token", extend = "extend", progress = "progress" });
+known_fields!(HeartbeatFields {
+    token = "token",
+    extend = "extend",
+    progress = "progress",
+    idempotency_key = "idempotency_key",
+});
 
 impl HeartbeatRequest {
     /// Reads a sign of life.
@@ -149,6 +154,7 @@ known_fields!(OutcomeFields {
     error = "error",
     retryable = "retryable",
     retry_after = "retry_after",
+    idempotency_key = "idempotency_key",
 });
 
 impl OutcomeRequest {

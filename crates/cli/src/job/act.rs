@@ -107,12 +107,11 @@ impl StartArgs {
 /// Calls jobs off.
 pub(crate) async fn cancel(args: BulkArgs, link: &Link) -> Result<(), Failure> {
     if !args.ids.is_empty() {
-        // A job that is cancelled stays so, however often one asks.
-        return bulk::each(&args.ids, |id| Call::post(&["jobs", id, "cancel"]).repeatable(), link).await;
+        return bulk::each(&args.ids, |id| Call::post(&["jobs", id, "cancel"]), link).await;
     }
     let step = |cursor: Option<&str>, _| {
         let body = filtered(&args.filter, cursor);
-        Call::post(&["jobs", "cancel"]).json(body.finish()).repeatable()
+        Call::post(&["jobs", "cancel"]).json(body.finish())
     };
     bulk::all(&link.client()?, step, link).await
 }

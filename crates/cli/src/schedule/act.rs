@@ -65,18 +65,18 @@ pub(crate) struct DeleteArgs {
 
 /// Stops schedules until they are resumed.
 pub(super) async fn pause(args: PauseArgs, link: &Link) -> Result<(), Failure> {
-    // What is paused stays so, however often one asks.
-    bulk::each(&args.ids, |id| Call::post(&["schedules", id, "pause"]).repeatable(), link).await
+    bulk::each(&args.ids, |id| Call::post(&["schedules", id, "pause"]), link).await
 }
 
 /// Lets paused schedules go on.
 pub(super) async fn resume(args: ResumeArgs, link: &Link) -> Result<(), Failure> {
-    bulk::each(&args.ids, |id| Call::post(&["schedules", id, "resume"]).repeatable(), link).await
+    bulk::each(&args.ids, |id| Call::post(&["schedules", id, "resume"]), link).await
 }
 
 /// Fires a schedule once, now.
 pub(super) async fn trigger(args: TriggerArgs, link: &Link) -> Result<(), Failure> {
-    let answer = link.client()?.send(&Call::post(&["schedules", &args.id, "trigger"])).await?;
+    let call = bulk::once(Call::post(&["schedules", &args.id, "trigger"]));
+    let answer = link.client()?.send(&call).await?;
     Ok(link.out.document(&answer.body)?)
 }
 

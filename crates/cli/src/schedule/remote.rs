@@ -7,6 +7,7 @@ use tidewheel_api::client::{Call, Client, Error};
 use tidewheel_core::limits::PAGE_COUNT_MAX;
 
 use super::file::Entry;
+use crate::bulk;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::submission::Body;
@@ -76,5 +77,5 @@ pub(super) async fn put(client: &Client, entry: &Entry) -> Result<Document, Erro
 
 /// Removes a schedule.
 pub(super) async fn delete(client: &Client, id: &str) -> Result<(), Error> {
-    client.send(&Call::delete(&["schedules", id])).await.map(drop)
+    client.send(&bulk::once(Call::delete(&["schedules", id]))).await.map(drop)
 }

@@ -52,6 +52,7 @@ fn orders(epoch: u64, claim: &Claim) -> Vec<Order> {
             lease_ms: taker.map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
             detached: taker.is_some(),
         },
+        key: None,
     };
     claim.picks.iter().zip(claim.runners()).map(order).collect()
 }

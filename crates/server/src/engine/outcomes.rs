@@ -31,7 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceive
         }
         let orders: Vec<Order> = batch
             .drain(..)
-            .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command })
+            .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command, key: None })
             .collect();
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {

@@ -96,7 +96,7 @@ async fn walk_tenant(engine: &Engine, tenant: &Tenant) -> Result<usize, Error> {
 }
 
 fn order(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
-    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command }
+    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command, key: None }
 }
 
 /// Orders for the schedules that wait for nothing, or for a job that is not there or has ended.

@@ -107,5 +107,6 @@ async fn order(
         id: schedule.id,
         if_version: None,
         command: ScheduleCommand::Retime(zone),
+        key: None,
     }))
 }

@@ -79,7 +79,7 @@ impl SchedulerDispatcher for DispatcherService {
             return Err(status(Code::JobNotFound, "`trigger_id` is not one that was handed out"));
         };
         let command = self.command(&request, token)?;
-        let orders = vec![Order { tenant, id, command }];
+        let orders = vec![Order { tenant, id, command, key: None }];
         let engine = self.engine.clone();
         // To its end, even if the caller hangs up.
         let applied = tokio::spawn(async move { engine.command(orders).await });

@@ -1,15 +1,18 @@
 //! Attempts under way: signs of life, and what came of them. Whoever holds the token may report: a pull worker,
-//! or a target that took a push over.
+//! or a target that took a push over. The token makes
+//! every report safe to repeat; an idempotency key adds nothing to it and is only checked for its form.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use http::HeaderMap;
 use tidewheel_api::wire::worker_request::{HeartbeatRequest, OutcomeRequest, Report};
 use tidewheel_core::job::{Command, Failure, Finding};
 
 use super::app::App;
 use super::body::Text;
+use super::call_key::check_key;
 use super::caller::{Caller, JobPath};
 use super::jobs::change::{changed, whole};
 use super::problem::Problem;
@@ -19,11 +22,13 @@ pub(super) async fn heartbeat(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    headers: HeaderMap,
     body: Text,
 ) -> Result<Response, Problem> {
+    check_key(&headers, &body.text)?;
     let HeartbeatRequest { token, extend_ms, progress } =
         whole(|faults| HeartbeatRequest::read(&body.text, faults))?;
-    changed(&app, &caller.tenant, id, Command::Heartbeat { token, extend_ms, progress }).await
+    changed(&app, &caller.tenant, id, Command::Heartbeat { token, extend_ms, progress }, None).await
 }
 
 /// `POST /v1/jobs/{id}/outcome`
@@ -31,8 +36,10 @@ pub(super) async fn outcome(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    headers: HeaderMap,
     body: Text,
 ) -> Result<Response, Problem> {
+    check_key(&headers, &body.text)?;
     let OutcomeRequest { token, report } = whole(|faults| OutcomeRequest::read(&body.text, faults))?;
     let finding = |detail: Box<str>| Finding { status_code: None, detail };
     let command = match report {
@@ -46,5 +53,5 @@ pub(super) async fn outcome(
             Command::Fail { token, failure }
         }
     };
-    changed(&app, &caller.tenant, id, command).await
+    changed(&app, &caller.tenant, id, command, None).await
 }

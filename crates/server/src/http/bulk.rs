@@ -1,4 +1,7 @@
 //! One order for many jobs: those named, or those that match.
+//!
+//! A call under an idempotency key takes the key, and with each job one made of the key and the job's id: sent
+//! again, it acts on no job a second time, and goes on where it broke off.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -11,12 +14,12 @@ use tidewheel_core::job::{Command, State};
 use tidewheel_core::limits::BULK_IDS_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Applied, Order, Refusal};
+use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
 use super::app::{App, to_the_end};
 use super::problem::Problem;
 use super::walk::{Plan, Walk};
-use super::{answer, caller};
+use super::{answer, call_key, caller};
 
 /// Orders given to the engine at once.
 const ORDERS_COUNT_MAX: usize = 1_000;
@@ -33,11 +36,14 @@ pub(super) struct Bulk<'a> {
     pub(super) states_default: &'static [State],
     /// The order for a job that starts at this instant.
     pub(super) command: fn(Timestamp) -> Command,
+    /// The key of the call.
+    pub(super) key: Option<IdempotencyClaim>,
 }
 
 impl Bulk<'_> {
     /// Gives the orders and answers for each.
     pub(super) async fn run(self) -> Result<Response, Problem> {
+        call_key::take(self.app, self.tenant, self.key.as_ref()).await?;
         let mut sheet = Sheet::new(self.app.now());
         let next = match &self.request.which {
             Which::Ids(ids) => {
@@ -81,6 +87,7 @@ impl Bulk<'_> {
             tenant: self.tenant.clone(),
             id: *id,
             command: (self.command)(self.request.start_of(sheet.count + index)),
+            key: self.key.as_ref().map(|call| call_key::claim_for_job(call, *id)),
         });
         let (engine, orders) = (self.app.engine.clone(), orders.collect());
         let results = to_the_end(async move { engine.command(orders).await }).await??;

@@ -14,13 +14,14 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, ScheduleId, check_name};
 use tidewheel_store::{Error, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery};
 
-use super::answer;
 use super::app::{App, to_the_end};
 use super::body::Text;
+use super::call_key::{CallKey, done_before};
 use super::caller::{Caller, NamePath};
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::schedules::read::{page_answer, read_query};
+use super::{answer, call_key};
 use crate::engine::Engine;
 
 /// Schedules told of new dates in one write.
@@ -61,11 +62,14 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     caller: Caller,
     NamePath(name): NamePath,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     check_name(&name).map_err(|fault| Problem::new(Code::InvalidValue, fault.to_string()))?;
     let CalendarRequest { dates } = whole(|faults| CalendarRequest::read(&body.text, faults))?;
+    let claim = call.claim(app.now(), &body.text)?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     let was_there = app.engine.store().calendar(&caller.tenant, &name).await?.is_some();
     let status = if was_there { StatusCode::OK } else { StatusCode::CREATED };
     let response = shown(status, &name, &dates);
@@ -79,9 +83,14 @@ pub(super) async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     NamePath(name): NamePath,
+    call: CallKey,
 ) -> Result<Response, Problem> {
     app.check_open()?;
-    find(&app, &caller.tenant, &name).await?;
+    let claim = call.claim(app.now(), "")?;
+    if let Err(problem) = find(&app, &caller.tenant, &name).await {
+        let is_repeat = done_before(&app, &caller.tenant, claim.as_ref()).await?.is_some();
+        return if is_repeat { Ok(answer::no_content()) } else { Err(problem) };
+    }
     let shared: Arc<str> = Arc::from(name.as_str());
     let mut after = None;
     loop {
@@ -95,6 +104,7 @@ pub(super) async fn delete(
             break;
         }
     }
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     app.engine.store().put_calendar(&caller.tenant, &name, None).await?;
     Ok(answer::no_content())
 }
@@ -113,6 +123,7 @@ async fn replace(engine: &Engine, tenant: Tenant, name: Arc<str>, dates: Dates) 
                 id: schedule.id,
                 if_version: None,
                 command: ScheduleCommand::Rearm,
+                key: None,
             })
             .collect();
         if !orders.is_empty() {

@@ -10,11 +10,13 @@ use tidewheel_api::wire::order_request::{BulkRequest, ReplayRequest, Which};
 use tidewheel_api::wire::query;
 use tidewheel_core::job::{Command, State as JobState};
 use tidewheel_core::time::Timestamp;
+use tidewheel_store::Refusal;
 
 use super::answer;
 use super::app::App;
 use super::body::Text;
 use super::bulk::Bulk;
+use super::call_key::CallKey;
 use super::caller::{Caller, JobPath};
 use super::jobs::change::{changed, order, whole};
 use super::jobs::read::{page, read_query};
@@ -38,23 +40,27 @@ pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| ReplayRequest::read(&body.text, app.now(), &app.targets, faults))?;
     let ReplayRequest { run_at, payload, target } = request;
-    changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }).await
+    let key = call.claim(app.now(), &body.text)?;
+    changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }, key).await
 }
 
 /// `POST /v1/dead-letters/replay`
 pub(super) async fn replay_many(
     State(app): State<Arc<App>>,
     caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let mut request = whole(|faults| BulkRequest::read_run(&body.text, app.now(), faults))?;
     only_dead(&mut request)?;
+    let key = call.claim(app.now(), &body.text)?;
     let command = |run_at: Timestamp| Command::Replay { run_at, payload: None, target: None };
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command }.run().await
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
 }
 
 /// `DELETE /v1/dead-letters/{id}`
@@ -62,15 +68,20 @@ pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
 ) -> Result<Response, Problem> {
-    order(&app, &caller.tenant, id, Command::Discard).await?;
-    Ok(answer::no_content())
+    let key = call.claim(app.now(), "")?;
+    match order(&app, &caller.tenant, id, Command::Discard, key).await? {
+        Ok(_) | Err(Refusal::Gone) => Ok(answer::no_content()),
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// `DELETE /v1/dead-letters`
 pub(super) async fn discard_many(
     State(app): State<Arc<App>>,
     caller: Caller,
+    call: CallKey,
     RawQuery(text): RawQuery,
 ) -> Result<Response, Problem> {
     let query = read_query(text.as_deref(), query::DEAD_DISCARD)?;
@@ -80,8 +91,9 @@ pub(super) async fn discard_many(
     }
     let which = Which::Matching { filter: query.filter, cursor: query.cursor };
     let request = BulkRequest { which, run_at: app.now(), rate: None };
+    let key = call.claim(app.now(), "")?;
     let command = |_: Timestamp| Command::Discard;
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command }.run().await
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
 }
 
 /// A filter here is for dead letters; one that asks for other states was not meant.

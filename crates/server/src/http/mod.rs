@@ -7,6 +7,7 @@
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
+//! | `call_key` | the keys of calls that change what is there |
 //! | `problem` | every error, in one envelope |
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
@@ -23,6 +24,7 @@ mod attempts;
 mod body;
 mod bulk;
 mod calendars;
+mod call_key;
 mod caller;
 mod cluster;
 mod dead_letters;

@@ -9,6 +9,8 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::Rejection;
 use tidewheel_store::{Error, Refusal};
 
+use super::call_key::conflict;
+
 /// When to come back after a fault that passes by itself.
 const RETRY_SOON_S: u32 = 1;
 /// When to come back after a fault that somebody must mend.
@@ -163,7 +165,8 @@ impl From<Error> for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal {
-            Refusal::NotFound => Code::JobNotFound,
+            Refusal::KeyConflict(used_for) => return conflict(used_for),
+            Refusal::NotFound | Refusal::Gone => Code::JobNotFound,
             Refusal::Rejected(Rejection::StaleToken) => Code::StaleToken,
             Refusal::Rejected(Rejection::Running) => Code::JobRunning,
             Refusal::Rejected(Rejection::Finished(_)) => Code::JobFinished,

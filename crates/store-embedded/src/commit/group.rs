@@ -7,29 +7,53 @@ use serde::{Deserialize, Serialize};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
+use tidewheel_store::{HeldKey, IdempotencyClaim, KeyUse};
 
 use super::Answer;
 use super::plans::Plans;
-use crate::place::{JobKey, JobTag, Place};
+use crate::kv::Day;
+use crate::place::{JobKey, JobTag, Place, ScheduleKey};
 use crate::record;
 use crate::view::UnderWay;
 
-/// What an idempotency key points at.
+/// What an idempotency key was used for, as it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pointer {
-    id: [u8; 16],
-    pub(crate) fingerprint: [u8; 16],
+    used_for: Use,
+    fingerprint: [u8; 16],
     until_ms: i64,
 }
 
+/// [`KeyUse`] on disk: the order of the variants counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Use {
+    Job([u8; 16]),
+    NewSchedule([u8; 16]),
+    Schedule([u8; 16]),
+    Call,
+}
+
 impl Pointer {
-    pub(crate) fn new(id: JobId, fingerprint: [u8; 16], until: Timestamp) -> Self {
-        Self { id: *id.as_bytes(), fingerprint, until_ms: until.as_ms() }
+    pub(crate) fn new(used_for: KeyUse, fingerprint: [u8; 16], until: Timestamp) -> Self {
+        let used_for = match used_for {
+            KeyUse::Job(id) => Use::Job(*id.as_bytes()),
+            KeyUse::NewSchedule(id) => Use::NewSchedule(*id.as_bytes()),
+            KeyUse::Schedule(id) => Use::Schedule(*id.as_bytes()),
+            KeyUse::Call => Use::Call,
+        };
+        Self { used_for, fingerprint, until_ms: until.as_ms() }
     }
 
-    pub(crate) fn id(&self) -> JobId {
-        JobId::from_bytes(self.id)
+    pub(crate) fn held(&self) -> HeldKey {
+        let used_for = match self.used_for {
+            Use::Job(id) => KeyUse::Job(JobId::from_bytes(id)),
+            Use::NewSchedule(id) => KeyUse::NewSchedule(ScheduleId::from_bytes(id)),
+            Use::Schedule(id) => KeyUse::Schedule(ScheduleId::from_bytes(id)),
+            Use::Call => KeyUse::Call,
+        };
+        HeldKey { used_for, fingerprint: self.fingerprint }
     }
 
     pub(crate) fn until(&self) -> Timestamp {
@@ -75,6 +99,8 @@ pub(crate) struct Group {
     pub(super) pointers: FxHashMap<(Tenant, Arc<str>), PointerSlot>,
     /// Keys in the order they were set, to be written.
     pub(super) pointers_set: Vec<(Tenant, Arc<str>)>,
+    /// Keys that run out on another day than they did, and when that was.
+    moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
     /// Records of `meta`; the last one of a key counts.
     pub(super) meta: Vec<(Vec<u8>, Vec<u8>)>,
@@ -127,6 +153,46 @@ impl Group {
             slot.lease_changed = false;
         }
         slot.job = Some(next);
+    }
+
+    /// What a key that the group knows was used for, if it is not free.
+    pub(super) fn held(&self, now: Timestamp, name: &(Tenant, Arc<str>)) -> Option<HeldKey> {
+        let pointer = self.pointers.get(name)?.pointer.filter(|pointer| now < pointer.until())?;
+        let held = pointer.held();
+        let is_free = match held.used_for {
+            KeyUse::NewSchedule(id) => self.plans.is_gone(&ScheduleKey { tenant: name.0.clone(), id }),
+            KeyUse::Job(_) | KeyUse::Schedule(_) | KeyUse::Call => false,
+        };
+        (!is_free).then_some(held)
+    }
+
+    /// Takes a key that is free; says what it was before.
+    pub(super) fn take_key(
+        &mut self,
+        tenant: Tenant,
+        claim: IdempotencyClaim,
+        used_for: KeyUse,
+    ) -> ((Tenant, Arc<str>), PointerSlot) {
+        let IdempotencyClaim { key, fingerprint, until } = claim;
+        let name = (tenant, key);
+        let pointer = Some(Pointer::new(used_for, fingerprint, until));
+        let before = self.pointers.insert(name.clone(), PointerSlot { pointer, is_set: true });
+        let before = before.unwrap_or_default();
+        // The key of a schedule that was deleted may still have time left on another day.
+        if let Some(before) = before.pointer {
+            self.moved_keys.push((name.clone(), Day::of(before.until())));
+        }
+        self.pointers_set.push(name.clone());
+        self.bytes += name.1.len() + 64;
+        (name, before)
+    }
+
+    /// The keys that ran out on other days, each once.
+    pub(super) fn take_moved_keys(&mut self) -> Vec<((Tenant, Arc<str>), Day)> {
+        let mut moved = std::mem::take(&mut self.moved_keys);
+        moved.sort();
+        moved.dedup();
+        moved
     }
 
     /// Makes room for that many more jobs.

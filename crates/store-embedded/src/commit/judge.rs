@@ -7,9 +7,9 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Change, transition};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, Submitted};
+use tidewheel_store::{Applied, Checkpoint, Error, HeldKey, KeyUse, OnConflict, Order, Refusal, Submitted};
 
-use super::group::{Group, Pointer, PointerSlot, Slot};
+use super::group::{Group, PointerSlot, Slot};
 use super::{Answer, Arrival, Committer, Judgements, Request};
 use crate::kv::{Keyspace, Space};
 use crate::place::{JobKey, JobTag, Place};
@@ -74,6 +74,12 @@ impl Committer {
                     group.answers.push(Answer::Done(reply));
                 }
             },
+            Request::ClaimKey { now, tenant, claim, reply } => {
+                match refused(&poisoned).and_then(|()| self.claim_key(group, now, &tenant, claim)) {
+                    Ok(answer) => group.answers.push(Answer::KeyClaimed(reply, answer)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
             Request::NoteZones { identity, reply } => match poisoned {
                 Some(error) => drop(reply.send(Err(error))),
                 None => {
@@ -103,7 +109,7 @@ impl Committer {
         let slots = self.load(group, arrivals.iter().map(|arrival| (&arrival.key.tenant, arrival.key.id)))?;
         for arrival in &arrivals {
             if let Some(claim) = &arrival.claim {
-                self.load_pointer(group, now, &arrival.key.tenant, &claim.key)?;
+                self.load_key(group, now, &arrival.key.tenant, &claim.key)?;
             }
         }
         let mut undo = Vec::new();
@@ -135,6 +141,10 @@ impl Committer {
         let slots = self.load(group, orders.iter().map(|order| (&order.tenant, order.id)))?;
         let mut answers = Vec::with_capacity(orders.len());
         for (order, slot) in orders.iter().zip(slots) {
+            if let Some(claim) = &order.key {
+                answers.push(self.obey_once(group, now, order, claim)?);
+                continue;
+            }
             let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
             answers.push(match job.filter(|job| job.spec.occurrence.is_some()).cloned() {
                 Some(job) => self.obey_occurrence(group, now, order, &job)?,
@@ -241,20 +251,16 @@ fn take_in(
         return Submitted::New;
     }
     let mut pointer_before = None;
-    if let Some(IdempotencyClaim { key: text, fingerprint, until }) = claim {
-        let name = (key.tenant, text);
-        let there = group.pointers.get(&name).copied().unwrap_or_default();
-        match there.pointer {
-            Some(pointer) if now < pointer.until() && pointer.fingerprint == fingerprint => {
-                return Submitted::Duplicate(pointer.id());
+    if let Some(claim) = claim {
+        let name = (key.tenant, claim.key.clone());
+        match group.held(now, &name) {
+            Some(HeldKey { used_for: KeyUse::Job(id), fingerprint }) if fingerprint == claim.fingerprint => {
+                return Submitted::Duplicate(id);
             }
-            Some(pointer) if now < pointer.until() => return Submitted::Conflict(pointer.id()),
-            Some(_) | None => {}
+            Some(there) => return Submitted::Conflict(there.used_for),
+            None => {}
         }
-        let pointer = Some(Pointer::new(job.id, fingerprint, until));
-        group.pointers.insert(name.clone(), PointerSlot { pointer, is_set: true });
-        group.pointers_set.push(name.clone());
-        pointer_before = Some((name, there));
+        pointer_before = Some(group.take_key(name.0, claim, KeyUse::Job(job.id)));
     }
     group.bytes += record.len() + 64;
     if let Some(slot) = group.slots.get_mut(at) {

@@ -22,7 +22,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::Dates;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, Error, IdempotencyClaim, OnConflict, Order, Refusal, ScheduleOrder, Submitted,
+    Applied, Checkpoint, Error, IdempotencyClaim, KeyClaimed, OnConflict, Order, Refusal, ScheduleOrder,
+    Submitted,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,6 +65,7 @@ pub(crate) enum Request {
     SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
     EditSchedules { now: Timestamp, orders: Vec<ScheduleOrder>, reply: Reply<Edits> },
     PutCalendar { tenant: Tenant, name: Arc<str>, dates: Option<Dates>, reply: Reply<()> },
+    ClaimKey { now: Timestamp, tenant: Tenant, claim: IdempotencyClaim, reply: Reply<KeyClaimed> },
     NoteZones { identity: Option<Arc<str>>, reply: Reply<()> },
     DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
     Close { reply: Reply<()> },
@@ -75,6 +77,7 @@ enum Answer {
     Applied(Reply<Judgements>, Judgements),
     Edited(Reply<Edits>, Edits),
     Epoch(Reply<u64>, u64),
+    KeyClaimed(Reply<KeyClaimed>, KeyClaimed),
     Done(Reply<()>),
 }
 
@@ -86,6 +89,7 @@ impl Answer {
             Self::Applied(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Edited(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Epoch(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::KeyClaimed(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Done(reply) => drop(reply.send(outcome)),
         }
     }
@@ -134,6 +138,7 @@ impl Committer {
                 | Request::SaveCheckpoints { .. }
                 | Request::EditSchedules { .. }
                 | Request::PutCalendar { .. }
+                | Request::ClaimKey { .. }
                 | Request::NoteZones { .. }) => waiting = self.serve_group(first, &mut requests),
             }
         }

@@ -27,8 +27,6 @@ pub(super) struct Plans {
     /// Those that were changed; the last change of one counts.
     calendars: Vec<(Name, Option<Arc<Dates>>)>,
     entries: Vec<(Day, Vec<u8>, Vec<u8>)>,
-    /// Creation keys that run out on another day than they did, and when that was.
-    moved_keys: Vec<(Name, Day)>,
 }
 
 /// One schedule in the group.
@@ -44,6 +42,11 @@ struct Slot {
 impl Plans {
     pub(super) fn is_known(&self, key: &ScheduleKey) -> bool {
         self.index.contains_key(key)
+    }
+
+    /// Whether the group knows that there is no such schedule.
+    pub(super) fn is_gone(&self, key: &ScheduleKey) -> bool {
+        self.is_known(key) && self.get(key).is_none()
     }
 
     /// Notes a schedule as it was before the group.
@@ -119,19 +122,6 @@ impl Plans {
 
     pub(super) fn put_calendar(&mut self, name: Name, dates: Option<Arc<Dates>>) {
         self.calendars.push((name, dates));
-    }
-
-    /// Notes that a creation key ran out on `day` before it was given to another schedule.
-    pub(super) fn move_key(&mut self, name: Name, day: Day) {
-        self.moved_keys.push((name, day));
-    }
-
-    /// The keys that ran out on other days, each once.
-    pub(super) fn take_moved_keys(&mut self) -> Vec<(Name, Day)> {
-        let mut moved = std::mem::take(&mut self.moved_keys);
-        moved.sort();
-        moved.dedup();
-        moved
     }
 
     /// Adds an entry to a ledger. Answers about how much is to be written.

@@ -9,12 +9,13 @@ use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::evaluate::{self, Books, Changes, JobChange, ScheduleChange};
 use tidewheel_store::{
-    Applied, Edited, Error, IdempotencyClaim, Order, Refusal, ScheduleCommand, ScheduleOrder, ScheduleRefusal,
+    Applied, Edited, Error, HeldKey, IdempotencyClaim, KeyClaimed, KeyUse, Order, Refusal, ScheduleCommand,
+    ScheduleOrder, ScheduleRefusal,
 };
 
 use super::Committer;
-use super::group::{Group, Pointer, PointerSlot, Slot};
-use crate::kv::{Day, Keyspace};
+use super::group::{Group, Slot};
+use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::record::Unreadable;
 use crate::schedule_record::Stored;
@@ -39,6 +40,53 @@ impl Committer {
         let (answer, changes) = evaluate::obey(&mut desk, now, job, &order.command)?;
         desk.carry_out(&order.tenant, changes)?;
         Ok(answer)
+    }
+
+    /// Obeys an order that comes under a key.
+    pub(super) fn obey_once(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        order: &Order,
+        claim: &IdempotencyClaim,
+    ) -> Result<Result<Applied, Refusal>, Error> {
+        let mut desk = Desk { committer: self, group };
+        let (answer, changes) = evaluate::obey_once(&mut desk, now, order, claim)?;
+        desk.carry_out(&order.tenant, changes)?;
+        Ok(answer)
+    }
+
+    pub(super) fn claim_key(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error> {
+        let mut desk = Desk { committer: self, group };
+        let (answer, changes) = evaluate::claim_key(&mut desk, now, tenant, claim)?;
+        desk.carry_out(tenant, changes)?;
+        Ok(answer)
+    }
+
+    /// Makes sure the group knows what a key was used for, and whether that is still there.
+    pub(super) fn load_key(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        tenant: &Tenant,
+        key: &Arc<str>,
+    ) -> Result<(), Error> {
+        self.load_pointer(group, now, tenant, key)?;
+        let name = (tenant.clone(), Arc::clone(key));
+        if let Some(HeldKey { used_for: KeyUse::NewSchedule(id), .. }) = group.held(now, &name) {
+            match (Desk { committer: self, group }).read_schedule(tenant, id) {
+                // One that cannot be read is there.
+                Ok(_) | Err(Error::Corrupt(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Applies orders for schedules, each as a whole or not at all.
@@ -135,39 +183,25 @@ impl Desk<'_> {
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
-        let id = match changes.schedule {
-            None => return Ok(()),
+        match changes.schedule {
+            None => {}
             Some(ScheduleChange::Removed(id)) => {
                 self.group.plans.remove(ScheduleKey { tenant: tenant.clone(), id });
-                return Ok(());
             }
             Some(ScheduleChange::Put(schedule)) => {
                 let id = schedule.id;
                 self.group.bytes += self.group.plans.put(*schedule, self.committer.next_entry);
-                id
+                for entry in &changes.entries {
+                    self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
+                    self.committer.next_entry += 1;
+                }
             }
-        };
-        for entry in &changes.entries {
-            self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
-            self.committer.next_entry += 1;
         }
-        if let Some(IdempotencyClaim { key, fingerprint, until }) = changes.key {
-            let name = (tenant.clone(), creation_key(&key));
-            let pointer = Some(Pointer::new(JobId::from_bytes(*id.as_bytes()), fingerprint, until));
-            let before = self.group.pointers.insert(name.clone(), PointerSlot { pointer, is_set: true });
-            // The key of a schedule that was deleted may still have time left on another day.
-            if let Some(before) = before.and_then(|slot| slot.pointer) {
-                self.group.plans.move_key(name.clone(), Day::of(before.until()));
-            }
-            self.group.pointers_set.push(name);
+        if let Some((used_for, claim)) = changes.key {
+            self.group.take_key(tenant.clone(), claim, used_for);
         }
         Ok(())
     }
-}
-
-/// Keys of schedules are kept among those of jobs. A key of a job never begins with a zero.
-fn creation_key(key: &str) -> Arc<str> {
-    format!("\0{key}").into()
 }
 
 impl Books for Desk<'_> {
@@ -227,12 +261,9 @@ impl Books for Desk<'_> {
         now: Timestamp,
         tenant: &Tenant,
         key: &Arc<str>,
-    ) -> Result<Option<(ScheduleId, [u8; 16])>, Error> {
-        let text = creation_key(key);
-        self.committer.load_pointer(self.group, now, tenant, &text)?;
-        let slot = self.group.pointers.get(&(tenant.clone(), text));
-        let pointer = slot.and_then(|slot| slot.pointer).filter(|pointer| now < pointer.until());
-        Ok(pointer.map(|pointer| (ScheduleId::from_bytes(*pointer.id().as_bytes()), pointer.fingerprint)))
+    ) -> Result<Option<HeldKey>, Error> {
+        self.committer.load_key(self.group, now, tenant, key)?;
+        Ok(self.group.held(now, &(tenant.clone(), Arc::clone(key))))
     }
 }
 

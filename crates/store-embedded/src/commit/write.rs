@@ -157,7 +157,7 @@ impl Committer {
                 pointers::encode(&pointer),
             );
         }
-        for (name, day) in group.plans.take_moved_keys() {
+        for (name, day) in group.take_moved_keys() {
             let now_on =
                 group.pointers.get(&name).and_then(|slot| slot.pointer).map(|now| Day::of(now.until()));
             if now_on != Some(day) && self.shared.days().keys.contains(&day) {

@@ -13,7 +13,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Checkpoint, Error};
+use tidewheel_store::{Checkpoint, Error, HeldKey};
 
 use crate::kv::{Keyspace, Kv, Snapshot};
 use crate::open::scan_prefix;
@@ -60,9 +60,9 @@ impl<'a> Reader<'a> {
         now: Timestamp,
         tenant: &Tenant,
         key: &str,
-    ) -> Result<Option<JobId>, Error> {
+    ) -> Result<Option<HeldKey>, Error> {
         let get = |keyspace: Keyspace, key: &[u8]| self.snapshot.get(keyspace, key).map_err(read_error);
-        Ok(pointers::find(get, &self.days, now, tenant, key)?.map(|pointer| pointer.id()))
+        Ok(pointers::find(get, &self.days, now, tenant, key)?.map(|pointer| pointer.held()))
     }
 
     pub(crate) fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error> {

@@ -81,7 +81,7 @@ pub(crate) fn submission(dice: &mut Dice) -> Submission {
 }
 
 pub(crate) fn order(job: &Job, command: Command) -> Order {
-    Order { tenant: job.tenant.clone(), id: job.id, command }
+    Order { tenant: job.tenant.clone(), id: job.id, command, key: None }
 }
 
 /// Plays random calls, as several callers would.
@@ -170,7 +170,7 @@ impl Player {
             14 => Command::Replay { run_at: id.run_at(), payload: None, target: None },
             _ => Command::Discard,
         };
-        Some(Order { tenant, id, command })
+        Some(Order { tenant, id, command, key: None })
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn update(definition: Definition) -> ScheduleCommand {
 }
 
 pub(super) fn ordering(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
-    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command }
+    ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command, key: None }
 }
 
 /// The order to make a schedule.
@@ -97,7 +97,8 @@ pub(super) fn creating(new: NewSchedule, key: Option<IdempotencyClaim>) -> Sched
         tenant,
         id,
         if_version: None,
-        command: ScheduleCommand::Create { new: Box::new(new), key, fresh: false },
+        command: ScheduleCommand::Create { new: Box::new(new), fresh: false },
+        key,
     }
 }
 

@@ -8,10 +8,10 @@ use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use super::trial::{Retry, START, Trial, failing, keyed, keyless, order, succeeding, tenant};
+use super::trial::{Retry, START, Trial, claim, failing, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
 use crate::{
-    Checkpoint, Cursor, Due, Error, Filter, Health, IdempotencyClaim, ListQuery, OnConflict, Refusal,
+    Checkpoint, Cursor, Due, Error, Filter, Health, IdempotencyClaim, KeyUse, ListQuery, OnConflict, Refusal,
     ScheduleQuery, Submission, Submitted,
 };
 
@@ -34,7 +34,7 @@ pub async fn everything_survives_reopening(home: &dyn Home) {
         let after = (trial.waiting().await, list(&trial).await, trial.counts(None).await);
         assert_eq!(after, before);
         let found = trial.store.find_key(trial.now, &acme, "k").await.expect("looked up");
-        assert_eq!(found, Some(under_key.id));
+        assert_eq!(found.map(|held| held.used_for), Some(KeyUse::Job(under_key.id)));
     }
 }
 
@@ -231,7 +231,7 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
         after: None,
         count_max: 1,
     };
-    let answers: [(&str, Option<Error>); 24] = [
+    let answers: [(&str, Option<Error>); 25] = [
         ("open_epoch", store.open_epoch().await.err()),
         ("submit", store.submit(now, vec![keyless(&late)], OnConflict::KeepOthers).await.err()),
         ("apply", store.apply(now, Some(epoch), vec![order(&job, Command::Cancel)]).await.err()),
@@ -241,6 +241,7 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
         ("running", store.running().await.err()),
         ("get", store.get(&acme, vec![job.id]).await.err()),
         ("find_key", store.find_key(now, &acme, "k").await.err()),
+        ("claim_key", store.claim_key(now, &acme, claim("k", 1)).await.err()),
         ("list", store.list(query).await.err()),
         ("counts", store.counts(Some(&acme)).await.err()),
         ("save_checkpoints", store.save_checkpoints(Vec::new()).await.err()),

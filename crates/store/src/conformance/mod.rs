@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`submitting`] | taking jobs in: keys, batches, repeats |
 //! | [`ordering`] | orders, refusals, fencing by epoch |
+//! | [`repeating`] | orders under idempotency keys |
 //! | [`waiting`] | due reads: order, pages, buckets, tenants |
 //! | [`reading`] | lookups, lists, counts |
 //! | [`planning`] | schedules: creating, naming, deleting, listing them |
@@ -41,6 +42,7 @@ pub mod parallel;
 pub mod planning;
 pub mod random;
 pub mod reading;
+pub mod repeating;
 pub mod submitting;
 pub mod waiting;
 pub mod zoning;
@@ -94,6 +96,14 @@ macro_rules! conformance_tests {
             a_discarded_job_is_gone,
             a_dead_job_is_replayed_with_changes,
             finished_jobs_run_again,
+        );
+        $crate::conformance_tests!(@cases $new_home, repeating:
+            an_order_under_a_key_is_obeyed_once,
+            a_refused_order_leaves_its_key_free,
+            one_key_is_for_one_request,
+            an_edit_under_a_key_is_made_once,
+            a_trigger_under_a_key_makes_one_job,
+            a_discard_under_a_key_was_done,
         );
         $crate::conformance_tests!(@cases $new_home, waiting:
             due_jobs_come_in_order_page_by_page,
@@ -187,6 +197,7 @@ macro_rules! conformance_tests {
             equal_submissions_make_one_job,
             different_submissions_are_all_kept,
             a_job_is_claimed_once,
+            equal_orders_are_obeyed_once,
             one_outcome_is_accepted,
             a_claim_and_a_pause_do_not_both_win,
             one_of_many_gets_a_name,

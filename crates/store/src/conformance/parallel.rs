@@ -8,9 +8,9 @@ use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::NewSchedule;
 
 use super::beat::{BEAT_MS, beat, carrying, creating, faster, ordering, outcomes, update};
-use super::trial::{Trial, keyed, keyless, order, succeeding, tenant};
+use super::trial::{Trial, claim, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
-use crate::{OnConflict, Refusal, ScheduleCommand, ScheduleRefusal, Store, Submitted};
+use crate::{KeyUse, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal, Store, Submitted};
 
 /// Something to be done.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -67,7 +67,8 @@ pub async fn equal_submissions_make_one_job(home: &dyn Home, spawn: Spawn) {
     }
     assert_eq!(trial.counts(Some(&acme)).await, [(State::Scheduled, 1)]);
     assert_eq!(trial.due_in_bucket(&acme, now).await, [*winner]);
-    assert_eq!(trial.store.find_key(now, &acme, "k").await.expect("looked up"), Some(*winner));
+    let held = trial.store.find_key(now, &acme, "k").await.expect("looked up");
+    assert_eq!(held.map(|held| held.used_for), Some(KeyUse::Job(*winner)));
 }
 
 /// None gets lost in the crowd, and the counts are exact.
@@ -112,6 +113,22 @@ pub async fn a_job_is_claimed_once(home: &dyn Home, spawn: Spawn) {
     trial.holds(&winner.job).await;
     assert_eq!(winner.job.status.attempt, 1);
     assert_eq!(trial.counts(None).await, [(State::Running, 1)]);
+}
+
+/// One order given many times at once under one key acts once, and everybody is told that it was granted.
+pub async fn equal_orders_are_obeyed_once(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let running = trial.add_running(&tenant("acme")).await;
+    let done = trial.order(&running, succeeding(&running)).await;
+    let now = trial.now;
+    let answers = side_by_side(&trial, spawn, |_, store| {
+        let key = Some(claim("k", 1));
+        let rerun = Order { key, ..order(&done, Command::Rerun { run_at: now }) };
+        async move { store.apply(now, None, vec![rerun]).await.expect("answered").remove(0) }
+    })
+    .await;
+    let changed = answers.iter().filter(|answer| answer.as_ref().expect("granted").changed).count();
+    assert_eq!(changed, 1);
 }
 
 /// A job that is finished and called off at once ends in one of the two ways, and the counts agree.

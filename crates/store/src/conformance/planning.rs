@@ -12,17 +12,13 @@ use tidewheel_core::schedule::{
 };
 
 use super::beat::{BEAT_MS, beat, creating, dates, faster, ordering, ruled, update};
-use super::trial::{START, Trial, succeeding, tenant};
+use super::trial::{START, Trial, claim, succeeding, tenant};
 use super::{Home, walk};
-use crate::{IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal};
+use crate::{IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleQuery, ScheduleRefusal};
 
 fn named(mut new: NewSchedule, name: &str) -> NewSchedule {
     new.name = Some(Arc::from(name));
     new
-}
-
-fn key(text: &str, request: u8) -> IdempotencyClaim {
-    IdempotencyClaim { key: Arc::from(text), fingerprint: [request; 16], until: START.plus_ms(MINUTE_MS) }
 }
 
 /// The schedule and its first occurrence are stored together, and as told.
@@ -113,33 +109,31 @@ pub async fn creation_keys_point_at_their_schedule(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
     let (acme, globex) = (tenant("acme"), tenant("globex"));
     let new = trial.new_schedule(&acme, beat());
-    let first = trial.try_edit(creating(new, Some(key("k", 1)))).await.expect("made").schedule;
+    let first = trial.try_edit(creating(new, Some(claim("k", 1)))).await.expect("made").schedule;
     let repeat = trial.new_schedule(&acme, beat());
     let different = trial.new_schedule(&acme, faster());
     let elsewhere = trial.new_schedule(&globex, faster());
     let answers = trial
         .edits(vec![
-            creating(repeat.clone(), Some(key("k", 1))),
-            creating(different.clone(), Some(key("k", 2))),
-            creating(elsewhere, Some(key("k", 2))),
+            creating(repeat.clone(), Some(claim("k", 1))),
+            creating(different.clone(), Some(claim("k", 2))),
+            creating(elsewhere, Some(claim("k", 2))),
         ])
         .await;
     let duplicate = answers[0].as_ref().expect("a duplicate is answered");
     assert_eq!((duplicate.schedule.clone(), duplicate.changed), (first.clone(), false));
-    assert_eq!(answers[1].as_ref().err(), Some(&ScheduleRefusal::KeyConflict(first.id)));
+    assert_eq!(answers[1].as_ref().err(), Some(&ScheduleRefusal::KeyConflict(KeyUse::NewSchedule(first.id))));
     assert!(answers[2].as_ref().is_ok_and(|made| made.changed), "keys belong to their tenant");
     assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 1);
     let mut trial = trial.reopen().await;
-    let answer = trial.try_edit(creating(different.clone(), Some(key("k", 2)))).await;
-    assert_eq!(answer.err(), Some(ScheduleRefusal::KeyConflict(first.id)));
+    let answer = trial.try_edit(creating(different.clone(), Some(claim("k", 2)))).await;
+    assert_eq!(answer.err(), Some(ScheduleRefusal::KeyConflict(KeyUse::NewSchedule(first.id))));
     trial.edit(&first, ScheduleCommand::Delete).await;
-    let second = trial.try_edit(creating(different, Some(key("k", 2)))).await.expect("made");
+    let second = trial.try_edit(creating(different, Some(claim("k", 2)))).await.expect("made");
     assert!(second.changed, "the key went with its schedule");
     trial.pass(MINUTE_MS);
-    let third = trial.try_edit(creating(repeat, Some(key("k", 1)))).await.expect("made");
+    let third = trial.try_edit(creating(repeat, Some(claim("k", 1)))).await.expect("made");
     assert!(third.changed, "its time is over");
-    // A job's keys are others.
-    assert_eq!(trial.store.find_key(trial.now, &acme, "k").await.expect("read"), None);
 }
 
 /// Also when the old one would still have had time left, on whatever day.
@@ -149,7 +143,7 @@ pub async fn a_key_given_anew_points_at_the_new_schedule(home: &dyn Home) {
     let days = [1, 5, 3];
     for (request, until_days) in (1..).zip(days) {
         let new = trial.new_schedule(&acme, beat());
-        let claim = IdempotencyClaim { until: START.plus_ms(until_days * DAY_MS), ..key("k", request) };
+        let claim = IdempotencyClaim { until: START.plus_ms(until_days * DAY_MS), ..claim("k", request) };
         let order = creating(new, Some(claim));
         let made = trial.try_edit(order.clone()).await.expect("made").schedule;
         trial = trial.reopen().await;

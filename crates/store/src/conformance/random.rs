@@ -134,6 +134,15 @@ impl Pair<'_> {
         Submission { job, key, fresh: false }
     }
 
+    /// A key for an order, which others may have.
+    fn claim(&mut self) -> IdempotencyClaim {
+        IdempotencyClaim {
+            key: Arc::from(*self.dice.pick(&KEYS)),
+            fingerprint: [*self.dice.pick(&[3, 3, 3, 2]); 16],
+            until: self.trial.now.plus_ms(self.dice.between(1, 20 * MINUTE_MS)),
+        }
+    }
+
     fn spec(&mut self) -> Spec {
         let target = Target { url: "http://example.com/".into(), method: "POST".into(), headers: Vec::new() };
         let size = *self.dice.pick(&[0, 1, 100, 5_000]);
@@ -190,7 +199,8 @@ impl Pair<'_> {
             let tenant =
                 if self.dice.percent(3) { self.dice.pick(&self.tenants).clone() } else { job.tenant.clone() };
             let command = self.command(&job);
-            orders.push(Order { tenant, id: job.id, command });
+            let key = if self.dice.percent(10) { Some(self.claim()) } else { None };
+            orders.push(Order { tenant, id: job.id, command, key });
         }
         let (now, fenced) = (self.trial.now, self.dice.percent(70));
         let (real_epoch, model_epoch) = (self.trial.epoch, self.model_epoch);
@@ -380,7 +390,7 @@ impl Pair<'_> {
         self.trial.epoch = self.trial.store.open_epoch().await.expect("opened");
         self.model_epoch = self.model.open_epoch().await.expect("opened");
         let Some(job) = self.some_job().await else { return };
-        let order = Order { tenant: job.tenant, id: job.id, command: Command::Cancel };
+        let order = Order { tenant: job.tenant, id: job.id, command: Command::Cancel, key: None };
         let answer = self.trial.store.apply(self.trial.now, Some(old), vec![order]).await;
         assert!(matches!(answer, Err(Error::Fenced)), "{}: {answer:?}", self.place);
     }

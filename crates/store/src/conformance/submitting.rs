@@ -12,7 +12,7 @@ use tidewheel_core::time::Timestamp;
 
 use super::Home;
 use super::trial::{START, Trial, keyed, keyless, succeeding, tenant};
-use crate::{OnConflict, Submission, Submitted};
+use crate::{KeyUse, OnConflict, Submission, Submitted};
 
 /// Jobs of several tenants in one batch are all there afterwards.
 pub async fn jobs_are_taken_in_and_answered_in_order(home: &dyn Home) {
@@ -104,7 +104,10 @@ pub async fn another_request_under_a_key_conflicts(home: &dyn Home) {
     let acme = tenant("acme");
     let (first, second) = (trial.job(&acme, 1_000), trial.job(&acme, 2_000));
     assert_eq!(trial.submit(vec![keyed(&first, "order-1", 1)]).await, [Submitted::New]);
-    assert_eq!(trial.submit(vec![keyed(&second, "order-1", 2)]).await, [Submitted::Conflict(first.id)]);
+    assert_eq!(
+        trial.submit(vec![keyed(&second, "order-1", 2)]).await,
+        [Submitted::Conflict(KeyUse::Job(first.id))]
+    );
     assert_eq!(trial.get(&second).await, None);
     assert_eq!(found(&trial, &acme, "order-1").await, Some(first.id));
     assert_eq!(found(&trial, &acme, "order-2").await, None);
@@ -140,7 +143,8 @@ pub async fn a_key_used_twice_in_one_batch_behaves_as_in_two_calls(home: &dyn Ho
     let acme = tenant("acme");
     let [a, b, c, d] = [1, 2, 3, 4].map(|ms| trial.job(&acme, ms));
     let batch = vec![keyed(&a, "k", 1), keyed(&b, "k", 1), keyed(&c, "k", 2), keyed(&d, "other", 2)];
-    let expected = [Submitted::New, Submitted::Duplicate(a.id), Submitted::Conflict(a.id), Submitted::New];
+    let expected =
+        [Submitted::New, Submitted::Duplicate(a.id), Submitted::Conflict(KeyUse::Job(a.id)), Submitted::New];
     assert_eq!(trial.submit(batch).await, expected);
     assert_eq!(trial.waiting().await, [(a.status.due_at, a.id), (d.status.due_at, d.id)]);
 }
@@ -207,7 +211,7 @@ pub async fn a_conflict_leaves_the_others_when_asked_to(home: &dyn Home) {
     trial.submit(vec![keyed(&first, "k", 1)]).await;
     let batch = vec![keyed(&before, "b", 1), keyed(&clash, "k", 2), keyless(&after)];
     let answers = trial.submit_or(batch, OnConflict::KeepOthers).await;
-    assert_eq!(answers, [Submitted::New, Submitted::Conflict(first.id), Submitted::New]);
+    assert_eq!(answers, [Submitted::New, Submitted::Conflict(KeyUse::Job(first.id)), Submitted::New]);
     trial.holds(&before).await;
     trial.holds(&after).await;
     assert_eq!(trial.get(&clash).await, None);
@@ -222,7 +226,7 @@ pub async fn a_conflict_takes_the_whole_batch_with_it_when_asked_to(home: &dyn H
     trial.submit(vec![keyed(&first, "k", 1)]).await;
     let batch = vec![keyed(&before, "b", 1), keyed(&clash, "k", 2), keyless(&after)];
     let answers = trial.submit_or(batch, OnConflict::KeepNone).await;
-    assert_eq!(answers[1], Submitted::Conflict(first.id));
+    assert_eq!(answers[1], Submitted::Conflict(KeyUse::Job(first.id)));
     for job in [&before, &clash, &after] {
         assert_eq!(trial.get(job).await, None);
     }
@@ -243,7 +247,7 @@ pub async fn a_conflict_within_the_batch_takes_it_all(home: &dyn Home) {
     let acme = tenant("acme");
     let [a, b] = [1, 2].map(|ms| trial.job(&acme, ms));
     let answers = trial.submit_or(vec![keyed(&a, "k", 1), keyed(&b, "k", 2)], OnConflict::KeepNone).await;
-    assert_eq!(answers[1], Submitted::Conflict(a.id));
+    assert_eq!(answers[1], Submitted::Conflict(KeyUse::Job(a.id)));
     assert_eq!(trial.counts(None).await, []);
     assert_eq!(found(&trial, &acme, "k").await, None);
     assert_eq!(trial.submit(vec![keyed(&b, "k", 2)]).await, [Submitted::New]);
@@ -302,5 +306,9 @@ pub async fn a_job_taken_in_as_skipped_is_finished(home: &dyn Home) {
 }
 
 async fn found(trial: &Trial<'_>, tenant: &Tenant, key: &str) -> Option<JobId> {
-    trial.store.find_key(trial.now, tenant, key).await.expect("the key is looked up")
+    let held = trial.store.find_key(trial.now, tenant, key).await.expect("the key is looked up");
+    held.map(|held| match held.used_for {
+        KeyUse::Job(id) => id,
+        KeyUse::NewSchedule(_) | KeyUse::Schedule(_) | KeyUse::Call => unreachable!("it was used for a job"),
+    })
 }

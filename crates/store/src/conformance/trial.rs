@@ -258,13 +258,16 @@ pub(super) fn keyless(job: &Job) -> Submission {
 
 /// The job under `key`, for a minute from [`START`], as the request that `request` stands for.
 pub(super) fn keyed(job: &Job, key: &str, request: u8) -> Submission {
-    let key =
-        IdempotencyClaim { key: Arc::from(key), fingerprint: [request; 16], until: START.plus_ms(60_000) };
-    Submission { job: job.clone(), key: Some(key), fresh: false }
+    Submission { job: job.clone(), key: Some(claim(key, request)), fresh: false }
+}
+
+/// A claim of `key` for a minute from [`START`], by the request that `request` stands for.
+pub(super) fn claim(key: &str, request: u8) -> IdempotencyClaim {
+    IdempotencyClaim { key: Arc::from(key), fingerprint: [request; 16], until: START.plus_ms(60_000) }
 }
 
 pub(super) fn order(job: &Job, command: Command) -> Order {
-    Order { tenant: job.tenant.clone(), id: job.id, command }
+    Order { tenant: job.tenant.clone(), id: job.id, command, key: None }
 }
 
 pub(super) fn succeeding(job: &Job) -> Command {

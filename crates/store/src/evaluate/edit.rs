@@ -10,8 +10,9 @@ use tidewheel_core::schedule::{
 };
 use tidewheel_core::time::Timestamp;
 
+use super::once::{Standing, repeat_edit, standing};
 use super::{Books, Changes, JobChange, ScheduleChange, calendar_of};
-use crate::{Edited, Error, IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
+use crate::{Edited, Error, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 type Answer = Result<(Edited, Changes), ScheduleRefusal>;
 
@@ -22,16 +23,39 @@ type Answer = Result<(Edited, Changes), ScheduleRefusal>;
 pub fn edit(
     books: &mut impl Books,
     now: Timestamp,
-    order: ScheduleOrder,
+    mut order: ScheduleOrder,
 ) -> Result<(Result<Edited, ScheduleRefusal>, Changes), Error> {
+    let key = order.key.take();
+    if let Some(claim) = &key {
+        match standing(books, now, &order.tenant, claim)? {
+            Standing::Free => {}
+            Standing::Repeat(used_for) => {
+                return Ok((repeat_edit(books, &order, used_for)?, Changes::default()));
+            }
+            Standing::Conflict(used_for) => {
+                return Ok((Err(ScheduleRefusal::KeyConflict(used_for)), Changes::default()));
+            }
+        }
+    }
+    let id = order.id;
+    let made = matches!(order.command, ScheduleCommand::Create { .. });
+    let triggers = matches!(order.command, ScheduleCommand::Trigger);
     Ok(match evaluate(books, now, order)? {
-        Ok((edited, changes)) => (Ok(edited), changes),
+        Ok((edited, mut changes)) => {
+            let used_for = match edited.jobs.last() {
+                Some(job) if triggers => KeyUse::Job(job.id),
+                Some(_) | None if made => KeyUse::NewSchedule(id),
+                Some(_) | None => KeyUse::Schedule(id),
+            };
+            changes.key = key.map(|claim| (used_for, claim));
+            (Ok(edited), changes)
+        }
         Err(refusal) => (Err(refusal), Changes::default()),
     })
 }
 
 fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Result<Answer, Error> {
-    let ScheduleOrder { tenant, id, if_version, command } = order;
+    let ScheduleOrder { tenant, id, if_version, command, .. } = order;
     let schedule = if matches!(command, ScheduleCommand::Create { fresh: true, .. }) {
         books.add_schedule(&tenant, id);
         None
@@ -42,11 +66,11 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
             Err(error) => return Err(error),
         }
     };
-    if let ScheduleCommand::Create { new, key, fresh } = command {
+    if let ScheduleCommand::Create { new, fresh } = command {
         let new = NewSchedule { id, tenant, ..*new };
         return match schedule {
             Some(schedule) => Ok(Ok(unchanged(schedule))),
-            None => create(books, now, new, (key, fresh)),
+            None => create(books, now, new, fresh),
         };
     }
     let Some(schedule) = schedule else { return Ok(Err(ScheduleRefusal::NotFound)) };
@@ -79,22 +103,10 @@ fn none(schedule: &Schedule) -> Edit {
 }
 
 fn unchanged(schedule: Schedule) -> (Edited, Changes) {
-    (Edited { schedule, changed: false, jobs: Vec::new() }, Changes::default())
+    (Edited { schedule, changed: false, repeats: None, jobs: Vec::new() }, Changes::default())
 }
 
-fn create(
-    books: &mut impl Books,
-    now: Timestamp,
-    new: NewSchedule,
-    (key, fresh): (Option<IdempotencyClaim>, bool),
-) -> Result<Answer, Error> {
-    if let Some(claim) = &key
-        && let Some((id, fingerprint)) = books.read_key(now, &new.tenant, &claim.key)?
-        && let Some(first) = books.read_schedule(&new.tenant, id)?
-    {
-        let is_repeat = fingerprint == claim.fingerprint;
-        return Ok(if is_repeat { Ok(unchanged(first)) } else { Err(ScheduleRefusal::KeyConflict(id)) });
-    }
+fn create(books: &mut impl Books, now: Timestamp, new: NewSchedule, fresh: bool) -> Result<Answer, Error> {
     if let Some(refusal) = taken(books, &new.tenant, new.name.as_ref(), new.id)? {
         return Ok(Err(refusal));
     }
@@ -103,13 +115,13 @@ fn create(
         return Ok(Err(refusal));
     }
     let Edit { schedule, put, entries, .. } = schedule::create(new, calendar.as_deref(), now);
-    let mut changes = Changes { entries, key, ..Changes::default() };
+    let mut changes = Changes { entries, ..Changes::default() };
     let jobs: Vec<Job> = put.into_iter().collect();
     for job in jobs.iter().cloned() {
         changes.note(if fresh { JobChange::New(job) } else { JobChange::Put(job) });
     }
     changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
-    Ok(Ok((Edited { schedule, changed: true, jobs }, changes)))
+    Ok(Ok((Edited { schedule, changed: true, repeats: None, jobs }, changes)))
 }
 
 fn update(
@@ -212,7 +224,7 @@ fn carry_out(
     if changed || !Arc::ptr_eq(&schedule.definition, &before.definition) {
         changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
     }
-    Ok((Edited { schedule, changed, jobs }, changes))
+    Ok((Edited { schedule, changed, repeats: None, jobs }, changes))
 }
 
 fn delete(
@@ -230,7 +242,7 @@ fn delete(
     if let Some(id) = cancel {
         jobs.extend(changes.cancel(books, &schedule.tenant, id, now)?);
     }
-    Ok((Edited { schedule, changed: true, jobs }, changes))
+    Ok((Edited { schedule, changed: true, repeats: None, jobs }, changes))
 }
 
 /// Asked for twice in a millisecond it is one job, which may be running by then.
@@ -238,7 +250,9 @@ fn trigger(books: &mut impl Books, now: Timestamp, schedule: Schedule) -> Result
     let edit = schedule::trigger(&schedule, now);
     let there = edit.put.as_ref().map(|job| books.read_job(&schedule.tenant, job.id)).transpose()?.flatten();
     match there {
-        Some(job) => Ok((Edited { schedule, changed: false, jobs: vec![job] }, Changes::default())),
+        Some(job) => {
+            Ok((Edited { schedule, changed: false, repeats: None, jobs: vec![job] }, Changes::default()))
+        }
         None => carry_out(books, now, &schedule, edit),
     }
 }
@@ -265,5 +279,5 @@ fn backfill(
     if !stored.is_empty() {
         changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
     }
-    Ok((Edited { schedule, changed: !stored.is_empty(), jobs: stored }, changes))
+    Ok((Edited { schedule, changed: !stored.is_empty(), repeats: None, jobs: stored }, changes))
 }

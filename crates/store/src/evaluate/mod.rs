@@ -6,6 +6,7 @@
 
 mod edit;
 mod obey;
+mod once;
 
 use std::sync::Arc;
 
@@ -17,8 +18,9 @@ use tidewheel_core::time::Timestamp;
 
 pub use edit::edit;
 pub use obey::obey;
+pub use once::{claim_key, obey_once};
 
-use crate::{Error, IdempotencyClaim};
+use crate::{Error, HeldKey, IdempotencyClaim, KeyUse};
 
 /// What evaluating an order reads. The answers include all that was written by the orders before.
 pub trait Books {
@@ -49,17 +51,12 @@ pub trait Books {
     /// When it cannot be read.
     fn read_name(&mut self, tenant: &Tenant, name: &Arc<str>) -> Result<Option<ScheduleId>, Error>;
 
-    /// The schedule that was created under that key, with the request's fingerprint, while the key's time is not
-    /// over.
+    /// What that key was used for, while its time is not over.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn read_key(
-        &mut self,
-        now: Timestamp,
-        tenant: &Tenant,
-        key: &Arc<str>,
-    ) -> Result<Option<(ScheduleId, [u8; 16])>, Error>;
+    fn read_key(&mut self, now: Timestamp, tenant: &Tenant, key: &Arc<str>)
+    -> Result<Option<HeldKey>, Error>;
 }
 
 /// What one order writes. All of it belongs to one tenant.
@@ -71,8 +68,8 @@ pub struct Changes {
     pub schedule: Option<ScheduleChange>,
     /// New entries of its ledger, oldest decision first; never without the schedule.
     pub entries: Vec<Entry>,
-    /// A key that points at the schedule from now on; never without the schedule.
-    pub key: Option<IdempotencyClaim>,
+    /// A key that is taken from now on, and what for.
+    pub key: Option<(KeyUse, IdempotencyClaim)>,
 }
 
 /// A job as it is now.

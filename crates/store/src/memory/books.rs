@@ -9,8 +9,8 @@ use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
 
 use super::tables::Tables;
-use crate::Error;
 use crate::evaluate::Books;
+use crate::{Error, HeldKey};
 
 impl Books for Tables {
     fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
@@ -36,7 +36,7 @@ impl Books for Tables {
         now: Timestamp,
         tenant: &Tenant,
         key: &Arc<str>,
-    ) -> Result<Option<(ScheduleId, [u8; 16])>, Error> {
-        Ok(self.plans.keyed(now, tenant, key))
+    ) -> Result<Option<HeldKey>, Error> {
+        Ok(self.find_key(now, tenant, key))
     }
 }

@@ -32,6 +32,8 @@ pub enum Call {
     Get,
     /// [`crate::Store::find_key`].
     FindKey,
+    /// [`crate::Store::claim_key`].
+    ClaimKey,
     /// [`crate::Store::list`].
     List,
     /// [`crate::Store::counts`].
@@ -78,6 +80,7 @@ impl Call {
             Self::OpenEpoch
             | Self::Submit
             | Self::Apply
+            | Self::ClaimKey
             | Self::SaveCheckpoints
             | Self::DropHistory
             | Self::Close

@@ -20,8 +20,8 @@ use tidewheel_core::time::Timestamp;
 pub use faults::{Call, Failure, Fault, Faults, Wait};
 
 use crate::{
-    Applied, Checkpoint, Counts, Due, DuePage, Error, Health, Layout, ListQuery, OnConflict, Order, Page,
-    Refusal, Store, Submission, Submitted, TenantDue,
+    Applied, Checkpoint, Counts, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed, Layout,
+    ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
 use tables::Tables;
 
@@ -162,8 +162,17 @@ impl Store for MemoryStore {
             .await
     }
 
-    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<JobId>, Error> {
+    async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
         self.call(Call::FindKey, |tables| Ok(tables.find_key(now, tenant, key))).await
+    }
+
+    async fn claim_key(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error> {
+        self.call(Call::ClaimKey, |tables| tables.claim_key(now, tenant, claim)).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {

@@ -1,4 +1,4 @@
-//! What the model keeps of schedules: themselves, their ledgers, their names and keys, and calendars.
+//! What the model keeps of schedules: themselves, their ledgers, their names, and calendars.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,14 +10,12 @@ use tidewheel_core::schedule::{Dates, Entry, Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
 
 use crate::evaluate::ScheduleChange;
-use crate::{IdempotencyClaim, LedgerCursor, LedgerPage, SchedulePage, ScheduleQuery};
+use crate::{LedgerCursor, LedgerPage, SchedulePage, ScheduleQuery};
 
 #[derive(Default)]
 pub(super) struct Plans {
     schedules: BTreeMap<Tenant, BTreeMap<ScheduleId, Schedule>>,
     names: BTreeMap<Tenant, BTreeMap<Arc<str>, ScheduleId>>,
-    /// What each tenant's keys point at. One whose schedule is gone is free.
-    keys: BTreeMap<Tenant, BTreeMap<Arc<str>, (ScheduleId, IdempotencyClaim)>>,
     ledgers: BTreeMap<Tenant, BTreeMap<ScheduleId, BTreeMap<LedgerCursor, Entry>>>,
     calendars: BTreeMap<Tenant, BTreeMap<Arc<str>, Arc<Dates>>>,
     /// Counts ledger entries.
@@ -35,23 +33,12 @@ impl Plans {
         self.names.get(tenant)?.get(name).copied()
     }
 
-    pub(super) fn keyed(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<(ScheduleId, [u8; 16])> {
-        let (id, claim) = self.keys.get(tenant)?.get(key)?;
-        (now < claim.until).then_some((*id, claim.fingerprint))
-    }
-
     pub(super) fn calendar(&self, tenant: &Tenant, name: &str) -> Option<&Arc<Dates>> {
         self.calendars.get(tenant)?.get(name)
     }
 
     /// The one place where schedules change.
-    pub(super) fn carry_out(
-        &mut self,
-        tenant: &Tenant,
-        change: Option<ScheduleChange>,
-        entries: Vec<Entry>,
-        key: Option<IdempotencyClaim>,
-    ) {
+    pub(super) fn carry_out(&mut self, tenant: &Tenant, change: Option<ScheduleChange>, entries: Vec<Entry>) {
         let id = match change {
             None => return,
             Some(ScheduleChange::Removed(id)) => return self.remove(tenant, id),
@@ -62,10 +49,6 @@ impl Plans {
             let cursor = LedgerCursor { from: entry.from, number: self.entries };
             let ledgers = self.ledgers.entry(tenant.clone()).or_default();
             ledgers.entry(id).or_default().insert(cursor, entry);
-        }
-        if let Some(claim) = key {
-            let keys = self.keys.entry(tenant.clone()).or_default();
-            keys.insert(Arc::clone(&claim.key), (id, claim));
         }
     }
 
@@ -162,12 +145,9 @@ impl Plans {
         self.calendars.get(tenant).into_iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 
-    pub(super) fn drop_history(&mut self, now: Timestamp, before: Timestamp) {
+    pub(super) fn drop_history(&mut self, before: Timestamp) {
         for ledger in self.ledgers.values_mut().flat_map(BTreeMap::values_mut) {
             ledger.retain(|_, entry| entry.decided_at >= before);
-        }
-        for keys in self.keys.values_mut() {
-            keys.retain(|_, (_, claim)| now < claim.until);
         }
     }
 }

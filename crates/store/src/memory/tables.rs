@@ -15,16 +15,16 @@ use tidewheel_core::time::Timestamp;
 use super::plans::Plans;
 use crate::evaluate::{self, Changes, JobChange};
 use crate::{
-    Applied, Checkpoint, Counts, Due, DuePage, Edited, Error, IdempotencyClaim, Layout, ListQuery,
-    OnConflict, Order, Page, PageCursor, Refusal, ScheduleOrder, ScheduleRefusal, Submission, Submitted,
-    TenantDue,
+    Applied, Checkpoint, Counts, Due, DuePage, Edited, Error, HeldKey, IdempotencyClaim, KeyClaimed, KeyUse,
+    Layout, ListQuery, OnConflict, Order, Page, PageCursor, Refusal, ScheduleOrder, ScheduleRefusal,
+    Submission, Submitted, TenantDue,
 };
 
 pub(super) struct Tables {
     layout: Layout,
     epoch: u64,
     jobs: BTreeMap<Tenant, BTreeMap<JobId, Job>>,
-    /// What each tenant's keys point at. A key outlives its job: it is there to refuse a second one.
+    /// What each tenant's keys were used for. A key outlives its job: it is there to refuse a second one.
     keys: BTreeMap<Tenant, BTreeMap<Arc<str>, Pointer>>,
     checkpoints: BTreeMap<Shard, Checkpoint>,
     pub(super) plans: Plans,
@@ -38,8 +38,7 @@ pub(super) struct Tables {
 
 #[derive(Clone, Copy)]
 struct Pointer {
-    id: JobId,
-    fingerprint: [u8; 16],
+    held: HeldKey,
     until: Timestamp,
 }
 
@@ -99,15 +98,16 @@ impl Tables {
         }
         let mut undo = Undo { tenant: job.tenant.clone(), id: job.id, key: None };
         if let Some(IdempotencyClaim { key, fingerprint, until }) = key {
-            let keys = self.keys.entry(job.tenant.clone()).or_default();
-            match keys.get(&key) {
-                Some(there) if now < there.until && there.fingerprint == fingerprint => {
-                    return Submitted::Duplicate(there.id);
+            match self.held(now, &job.tenant, &key) {
+                Some(HeldKey { used_for: KeyUse::Job(id), fingerprint: first }) if first == fingerprint => {
+                    return Submitted::Duplicate(id);
                 }
-                Some(there) if now < there.until => return Submitted::Conflict(there.id),
-                Some(_) | None => {}
+                Some(there) => return Submitted::Conflict(there.used_for),
+                None => {}
             }
-            let before = keys.insert(Arc::clone(&key), Pointer { id: job.id, fingerprint, until });
+            let held = HeldKey { used_for: KeyUse::Job(job.id), fingerprint };
+            let keys = self.keys.entry(job.tenant.clone()).or_default();
+            let before = keys.insert(Arc::clone(&key), Pointer { held, until });
             undo.key = Some((key, before));
         }
         self.replace(None, Some(job));
@@ -142,6 +142,11 @@ impl Tables {
     }
 
     fn apply_one(&mut self, now: Timestamp, order: &Order) -> Result<Result<Applied, Refusal>, Error> {
+        if let Some(claim) = &order.key {
+            let (answer, changes) = evaluate::obey_once(self, now, order, claim)?;
+            self.carry_out(&order.tenant, changes);
+            return Ok(answer);
+        }
         let Some(job) = self.job(&order.tenant, order.id).cloned() else { return Ok(Err(Refusal::NotFound)) };
         let (answer, changes) = evaluate::obey(self, now, &job, &order.command)?;
         self.carry_out(&order.tenant, changes);
@@ -164,6 +169,17 @@ impl Tables {
             .collect()
     }
 
+    pub(super) fn claim_key(
+        &mut self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error> {
+        let (answer, changes) = evaluate::claim_key(self, now, tenant, claim)?;
+        self.carry_out(tenant, changes);
+        Ok(answer)
+    }
+
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
         for change in changes.jobs {
             let old = self.job(tenant, change.id()).cloned();
@@ -174,7 +190,11 @@ impl Tables {
             };
             self.replace(old.as_ref(), new);
         }
-        self.plans.carry_out(tenant, changes.schedule, changes.entries, changes.key);
+        self.plans.carry_out(tenant, changes.schedule, changes.entries);
+        if let Some((used_for, IdempotencyClaim { key, fingerprint, until })) = changes.key {
+            let held = HeldKey { used_for, fingerprint };
+            self.keys.entry(tenant.clone()).or_default().insert(key, Pointer { held, until });
+        }
     }
 
     /// The one place where jobs change. `old` is what is there now.
@@ -280,9 +300,17 @@ impl Tables {
         self.running.iter().filter_map(|(tenant, id)| self.job(tenant, *id).cloned()).collect()
     }
 
-    pub(super) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<JobId> {
+    pub(super) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<HeldKey> {
         let there = self.keys.get(tenant)?.get(key)?;
-        (now < there.until).then_some(there.id)
+        (now < there.until).then_some(there.held)
+    }
+
+    /// A key that is not free.
+    fn held(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<HeldKey> {
+        self.find_key(now, tenant, key).filter(|held| match held.used_for {
+            KeyUse::NewSchedule(id) => self.plans.schedule(tenant, id).is_some(),
+            KeyUse::Job(_) | KeyUse::Schedule(_) | KeyUse::Call => true,
+        })
     }
 
     pub(super) fn list(&self, query: &ListQuery) -> Page {
@@ -336,7 +364,7 @@ impl Tables {
         for keys in self.keys.values_mut() {
             keys.retain(|_, there| now < there.until);
         }
-        self.plans.drop_history(now, before);
+        self.plans.drop_history(before);
         u64::try_from(over.len()).unwrap_or(u64::MAX)
     }
 }

@@ -21,7 +21,7 @@ pub struct BackfillRequest {
     pub rate: Option<f64>,
 }
 
-known_fields!(BackfillFields { from = "from", to = "to", rate = "rate" });
+known_fields!(BackfillFields { from = "from", to = "to", rate = "rate", idempotency_key = "idempotency_key" });
 
 impl BackfillRequest {
     /// Reads the wish; it goes up to now unless it says otherwise.

@@ -14,7 +14,7 @@ pub struct CalendarRequest {
     pub dates: Dates,
 }
 
-known_fields!(CalendarFields { dates = "dates" });
+known_fields!(CalendarFields { dates = "dates", idempotency_key = "idempotency_key" });
 
 impl CalendarRequest {
     /// Reads a calendar.

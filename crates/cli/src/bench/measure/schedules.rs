@@ -187,6 +187,7 @@ fn creation(definition: &Definition) -> ScheduleOrder {
         tenant,
         id,
         if_version: None,
-        command: ScheduleCommand::Create { new: Box::new(new), key: None, fresh: true },
+        command: ScheduleCommand::Create { new: Box::new(new), fresh: true },
+        key: None,
     }
 }

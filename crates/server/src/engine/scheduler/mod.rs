@@ -124,7 +124,12 @@ impl Scheduler {
                 leases.hold(&job, now, monotonic_ms);
             } else {
                 let token = job.status.token;
-                lost.push(Order { tenant: job.tenant, id: job.id, command: Command::Lost { token } });
+                lost.push(Order {
+                    tenant: job.tenant,
+                    id: job.id,
+                    command: Command::Lost { token },
+                    key: None,
+                });
             }
         }
         if !lost.is_empty() {
@@ -371,6 +376,7 @@ impl Scheduler {
                         lease_until: lease.lease_until,
                         jitter,
                     },
+                    key: None,
                 }
             })
             .collect();

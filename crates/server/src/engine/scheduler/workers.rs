@@ -287,7 +287,7 @@ impl Scheduler {
             .into_iter()
             .map(|(id, held)| {
                 let command = Command::WorkerGone { token: held.token };
-                Order { tenant: held.tenant, id, command }
+                Order { tenant: held.tenant, id, command, key: None }
             })
             .collect();
         let shared = Arc::clone(&self.shared);

@@ -199,5 +199,5 @@ fn order(id: &str, tenant: &str, context: &Context, command: Command) -> Result<
     if !context.interest.covers(tenant.as_str()) {
         return Err(no_job());
     }
-    Ok(Order { tenant, id, command })
+    Ok(Order { tenant, id, command, key: None })
 }

@@ -17,10 +17,11 @@ use tidewheel_core::names::{Tenant, check_idempotency_key};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submission, Submitted};
 
-use super::submit::{conflict, submission};
+use super::submit::submission;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
+use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::problem::{Problem, refuse_faults};
@@ -150,7 +151,7 @@ fn refuse_conflicts(answers: &[Submitted]) -> Result<(), Problem> {
     let mut faults = Faults::default();
     for (index, answer) in answers.iter().enumerate() {
         if let Submitted::Conflict(first) = answer {
-            let detail = format!("the key belongs to {first}, which was submitted with a different body");
+            let detail = format!("the key belongs to {first}, which this is not");
             let item = At::ROOT.item(index);
             faults.add(Code::IdempotencyConflict, &item.field("idempotency_key"), detail);
         }
@@ -206,8 +207,8 @@ fn answer_each(items: Vec<Option<Problem>>, ids: &[JobId], answers: &[Submitted]
 
 fn write_taken(out: &mut JsonWriter, id: JobId, answer: Submitted) {
     let (id, duplicate) = match answer {
-        Submitted::New => (id, false),
-        Submitted::Duplicate(first) | Submitted::Conflict(first) => (first, true),
+        Submitted::New | Submitted::Conflict(_) => (id, false),
+        Submitted::Duplicate(first) => (first, true),
     };
     out.object(|out| {
         out.key("id").plain(id);

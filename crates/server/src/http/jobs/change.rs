@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use tidewheel_api::wire::call_key::read_bare;
 use tidewheel_api::wire::fault::{Code, Faults};
 use tidewheel_api::wire::order_request::{AmendRequest, BulkRequest, RerunRequest};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, State as JobState};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Applied, Order};
+use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
 use crate::http::bulk::Bulk;
+use crate::http::call_key::CallKey;
 use crate::http::caller::{Caller, JobPath};
 use crate::http::problem::{Problem, refuse_faults};
 
@@ -29,8 +31,12 @@ pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
+    body: Text,
 ) -> Result<Response, Problem> {
-    changed(&app, &caller.tenant, id, Command::Cancel).await
+    whole(|faults| read_bare(&body.text, faults))?;
+    let key = call.claim(app.now(), &body.text)?;
+    changed(&app, &caller.tenant, id, Command::Cancel, key).await
 }
 
 /// `POST /v1/jobs/{id}/run`
@@ -38,8 +44,12 @@ pub(crate) async fn run_now(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
+    body: Text,
 ) -> Result<Response, Problem> {
-    changed(&app, &caller.tenant, id, Command::RunNow).await
+    whole(|faults| read_bare(&body.text, faults))?;
+    let key = call.claim(app.now(), &body.text)?;
+    changed(&app, &caller.tenant, id, Command::RunNow, key).await
 }
 
 /// `POST /v1/jobs/{id}/retry`
@@ -47,10 +57,12 @@ pub(crate) async fn rerun(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| RerunRequest::read(&body.text, app.now(), faults))?;
-    changed(&app, &caller.tenant, id, Command::Rerun { run_at: request.run_at }).await
+    let key = call.claim(app.now(), &body.text)?;
+    changed(&app, &caller.tenant, id, Command::Rerun { run_at: request.run_at }, key).await
 }
 
 /// `PATCH /v1/jobs/{id}`
@@ -58,33 +70,39 @@ pub(crate) async fn amend(
     State(app): State<Arc<App>>,
     caller: Caller,
     JobPath(id): JobPath,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| AmendRequest::read(&body.text, app.now(), faults))?;
     let command = Command::Amend { run_at: request.run_at, priority: request.priority };
-    changed(&app, &caller.tenant, id, command).await
+    let key = call.claim(app.now(), &body.text)?;
+    changed(&app, &caller.tenant, id, command, key).await
 }
 
 /// `POST /v1/jobs/cancel`
 pub(crate) async fn cancel_many(
     State(app): State<Arc<App>>,
     caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| BulkRequest::read(&body.text, app.now(), faults))?;
+    let key = call.claim(app.now(), &body.text)?;
     let command = |_: Timestamp| Command::Cancel;
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: CANCELLABLE, command }.run().await
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: CANCELLABLE, command, key }.run().await
 }
 
 /// `POST /v1/jobs/retry`
 pub(crate) async fn rerun_many(
     State(app): State<Arc<App>>,
     caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| BulkRequest::read_run(&body.text, app.now(), faults))?;
+    let key = call.claim(app.now(), &body.text)?;
     let command = |run_at: Timestamp| Command::Rerun { run_at };
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: RERUNNABLE, command }.run().await
+    Bulk { app: &app, tenant: &caller.tenant, request, states_default: RERUNNABLE, command, key }.run().await
 }
 
 /// Reads a request; what is wrong with it is the answer.
@@ -101,14 +119,13 @@ pub(crate) async fn order(
     tenant: &Tenant,
     id: JobId,
     command: Command,
-) -> Result<Applied, Problem> {
+    key: Option<IdempotencyClaim>,
+) -> Result<Result<Applied, Refusal>, Problem> {
     let engine = app.engine.clone();
-    let orders = vec![Order { tenant: tenant.clone(), id, command }];
+    let orders = vec![Order { tenant: tenant.clone(), id, command, key }];
     let results = to_the_end(async move { engine.command(orders).await }).await??;
-    match results.into_iter().next() {
-        Some(result) => Ok(result?),
-        None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
-    }
+    let no_answer = || Problem::new(Code::Internal, "the store did not answer for the job");
+    results.into_iter().next().ok_or_else(no_answer)
 }
 
 /// Gives one order and answers with the job as it is then.
@@ -117,7 +134,8 @@ pub(crate) async fn changed(
     tenant: &Tenant,
     id: JobId,
     command: Command,
+    key: Option<IdempotencyClaim>,
 ) -> Result<Response, Problem> {
-    let applied = order(app, tenant, id, command).await?;
+    let applied = order(app, tenant, id, command, key).await??;
     Ok(answer::changed_job(&applied.job, app.now()))
 }

@@ -9,15 +9,16 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submitted};
 
-use super::submit::{conflict, submission};
+use super::submit::submission;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
+use crate::http::call_key::conflict;
 use crate::http::caller::{Caller, names_tenant};
 use crate::http::idempotency::header_key;
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::schedules::check::Checker;
-use crate::http::schedules::create::make;
+use crate::http::schedules::create::{creation_claim, make};
 
 /// Takes a job or a schedule in.
 pub(super) async fn submit(
@@ -45,7 +46,8 @@ pub(super) async fn submit(
             let mut checker = Checker::new(app, &tenant, now).with_cron_field("cron_expression");
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
-            let edited = make(app, &tenant, *request, key, now).await??;
+            let claim = creation_claim(key, &request, now);
+            let edited = make(app, &tenant, *request, claim).await??;
             let next = edited.schedule.next.map(|next| next.fire_at);
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }

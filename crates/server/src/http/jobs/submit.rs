@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
+use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::filter::ShownState;
 use tidewheel_api::wire::flat_request::is_flat;
 use tidewheel_api::wire::job_request::{JobReader, JobRequest};
@@ -22,6 +22,7 @@ use super::flat;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
+use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::{choose_key, fingerprint, header_key};
 use crate::http::problem::{Problem, refuse_faults};
@@ -55,7 +56,7 @@ pub(crate) async fn one(
     match answers.first() {
         Some(Submitted::New) => Ok(created(&job)),
         Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, *id, key.as_deref()).await,
-        Some(Submitted::Conflict(id)) => Err(conflict(*id)),
+        Some(Submitted::Conflict(used_for)) => Err(conflict(*used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
     }
 }
@@ -92,17 +93,6 @@ pub(super) fn submission(
         key: claim,
         fresh: true,
     }
-}
-
-/// What a key that belongs to another request is answered with.
-pub(super) fn conflict(first: JobId) -> Problem {
-    let detail = format!("the idempotency key belongs to {first}, which was submitted with a different body");
-    let fault = Fault {
-        code: Code::IdempotencyConflict,
-        pointer: "/idempotency_key".to_owned(),
-        detail: detail.clone(),
-    };
-    Problem::new(Code::IdempotencyConflict, detail).with_errors(vec![fault])
 }
 
 fn created(job: &Job) -> Response {

@@ -17,6 +17,13 @@ const ROWS: &[Row] = &[
         key,
         "The same key within 24 h makes one job. Of a batch, item number i has the key followed by `:i`, unless it has one of its own.",
     ),
+    (
+        "CallKey",
+        "header",
+        "Idempotency-Key",
+        key,
+        "The same call again under the same key within 24 h does nothing a second time and is answered as the first was, with what it was about as it is by then; another call under that key is `409 idempotency_conflict`. A call that was refused leaves its key free. A key is for one call of any kind: those that submit and create share it.",
+    ),
     ("JobId", "path", "id", job_id, "The job."),
     ("ScheduleId", "path", "id", schedule_id, "The schedule."),
     ("Name", "path", "name", text, "The name."),

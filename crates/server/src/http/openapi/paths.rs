@@ -11,13 +11,14 @@ const SERVER: &str = "server";
 
 pub(super) const TENANT: &[&str] = &["Tenant"];
 const ONE: &[&str] = &["Tenant", "JobId"];
+const CHANGE_ONE: &[&str] = &["Tenant", "JobId", "CallKey"];
 const FILTER: &[&str] = &["Tenant", "State", "Type", "OfQueue", "Schedule", "Label", "From", "To"];
 const LIST: &[&str] =
     &["Tenant", "State", "Type", "OfQueue", "Schedule", "Label", "From", "To", "Limit", "Cursor", "Payload"];
 const DEAD_LIST: &[&str] =
     &["Tenant", "Type", "OfQueue", "Schedule", "Label", "From", "To", "Limit", "Cursor", "Payload"];
 const DEAD_DISCARD: &[&str] =
-    &["Tenant", "Type", "OfQueue", "Schedule", "Label", "From", "To", "Cursor", "All"];
+    &["Tenant", "Type", "OfQueue", "Schedule", "Label", "From", "To", "Cursor", "All", "CallKey"];
 
 pub(super) const READ: &[Code] = &[Code::InvalidParameter, Code::StoreUnavailable];
 const READ_ONE: &[Code] = &[Code::InvalidTenant, Code::JobNotFound, Code::StoreUnavailable];
@@ -25,6 +26,16 @@ pub(super) const WRITE: &[Code] = &[
     Code::MalformedJson,
     Code::CrossSite,
     Code::RequestTimeout,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::InvalidRequest,
+    Code::StoreUnavailable,
+];
+pub(super) const WRITE_MANY: &[Code] = &[
+    Code::MalformedJson,
+    Code::CrossSite,
+    Code::RequestTimeout,
+    Code::IdempotencyConflict,
     Code::BodyTooLarge,
     Code::UnsupportedMediaType,
     Code::InvalidRequest,
@@ -70,7 +81,7 @@ pub(super) const PLAIN: Operation = Operation {
 const ON_ONE: Operation = Operation {
     method: "post",
     tag: JOBS,
-    parameters: ONE,
+    parameters: CHANGE_ONE,
     answers: &[(200, "The job as it is now, without its payload.", Some("Job"))],
     problems: WRITE_ONE,
     ..PLAIN
@@ -80,13 +91,13 @@ const ON_ONE: Operation = Operation {
 const ON_MANY: Operation = Operation {
     method: "post",
     tag: JOBS,
-    parameters: TENANT,
+    parameters: &["Tenant", "CallKey"],
     answers: &[(200, "What became of each.", Some("BulkAnswer"))],
-    problems: WRITE,
+    problems: WRITE_MANY,
     ..PLAIN
 };
 
-const BULK_NOTE: &str = "At most 10,000 jobs in one call; while there are more that match, `next_cursor` says where the next call goes on.";
+const BULK_NOTE: &str = "At most 10,000 jobs in one call; while there are more that match, `next_cursor` says where the next call goes on, under a key of its own. Sent again under its key, a call acts on no job a second time: each has a key made of the call's and its id.";
 
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -191,9 +202,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "cancelJob",
         summary: "Cancel a job",
         description: "A job that is running is told nothing, but what it reports is refused. Cancelling again changes nothing.",
+        body: Body::Optional("KeyOnly"),
         ..ON_ONE
     },
-    Operation { path: "/v1/jobs/{id}/run", id: "runJob", summary: "Run a waiting job now", ..ON_ONE },
+    Operation {
+        path: "/v1/jobs/{id}/run",
+        id: "runJob",
+        summary: "Run a waiting job now",
+        body: Body::Optional("KeyOnly"),
+        ..ON_ONE
+    },
     Operation {
         path: "/v1/jobs/{id}/retry",
         id: "retryJob",
@@ -214,7 +232,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "retryJobs",
         summary: "Run many finished jobs again",
         description: "A filter that names no state means `dead`. At most 10,000 jobs in one call; while there are more that \
-                      match, `next_cursor` says where the next call goes on.",
+                      match, `next_cursor` says where the next call goes on, under a key of its own. Sent again under \
+                      its key, a call acts on no job a second time: each has a key made of the call's and its id.",
         body: Body::Required("BulkRestart"),
         ..ON_MANY
     },
@@ -248,7 +267,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: WORKERS,
         id: "heartbeat",
         summary: "Extend an attempt's lease",
-        description: "A stale token is `409 stale_token`: stop working on the job.",
+        description: "A stale token is `409 stale_token`: stop working on the job. The token makes it safe to repeat; a key adds nothing.",
         body: Body::Required("Heartbeat"),
         ..ON_ONE
     },
@@ -257,7 +276,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: WORKERS,
         id: "reportOutcome",
         summary: "Report what came of an attempt",
-        description: "The same outcome again is `200` and changes nothing. A stale token is `409 stale_token`.",
+        description: "The same outcome again is `200` and changes nothing, with a key or without. A stale token is `409 stale_token`.",
         body: Body::Required("Outcome"),
         ..ON_ONE
     },

@@ -2,13 +2,13 @@
 
 use tidewheel_api::wire::fault::Code;
 
-use super::paths::{PLAIN, READ, SUBMIT, TENANT, WRITE};
+use super::paths::{PLAIN, READ, SUBMIT, TENANT, WRITE, WRITE_MANY};
 use super::{Body, Operation};
 
 const SCHEDULES: &str = "schedules";
 
 const ONE: &[&str] = &["Tenant", "ScheduleId"];
-const CHANGE: &[&str] = &["Tenant", "ScheduleId", "IfMatch"];
+const CHANGE: &[&str] = &["Tenant", "ScheduleId", "IfMatch", "CallKey"];
 
 const READ_ONE: &[Code] = &[Code::InvalidParameter, Code::ScheduleNotFound, Code::StoreUnavailable];
 const CHANGE_ONE: &[Code] = &[
@@ -119,7 +119,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         summary: "Change a schedule",
         description: "What is left out stays; a field that is `null` goes back to its default; objects are replaced as a \
                       whole. Instants up to the change belong to what the schedule was, later ones to what it is. With \
-                      `If-Match`, a schedule that was changed meanwhile is `412 stale_version`.",
+                      `If-Match`, a schedule that was changed meanwhile is `412 stale_version`. The key of the call is the one in \
+                      the header; `idempotency_key` is the schedule's.",
         body: Body::Required("SchedulePatch"),
         ..ON_ONE
     },
@@ -139,8 +140,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "putSchedule",
         summary: "Create the schedule of that name, or make it what the body says",
         description: "The same body again changes nothing. A schedule that was paused stays so unless `paused` says \
-                      otherwise. `If-None-Match: *` only creates.",
-        parameters: &["Tenant", "Name", "IfMatch"],
+                      otherwise. `If-None-Match: *` only creates. The key of the call is the one in the header; \
+                      `idempotency_key` is the schedule's.",
+        parameters: &["Tenant", "Name", "IfMatch", "CallKey"],
         body: Body::Required("NewSchedule"),
         answers: &[
             (200, "The schedule as it is now.", Some("Schedule")),
@@ -153,6 +155,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "pauseSchedule",
         summary: "Pause a schedule",
         description: "What was due and had not started does not start. Pausing again changes nothing.",
+        body: Body::Optional("KeyOnly"),
         ..ON_ONE
     },
     Operation {
@@ -160,13 +163,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "resumeSchedule",
         summary: "Let a paused schedule go on",
         description: "What passed meanwhile is skipped.",
+        body: Body::Optional("KeyOnly"),
         ..ON_ONE
     },
     Operation {
         path: "/v1/schedules/{id}/trigger",
         id: "triggerSchedule",
         summary: "Run a schedule's job now",
-        description: "Outside the chain, whatever the schedule's state and overlap policy; its next fire stays where it is.",
+        description: "Outside the chain, whatever the schedule's state and overlap policy; its next fire stays where it is. \
+                      Under the same key it is the same job.",
+        body: Body::Optional("KeyOnly"),
         answers: &[(201, "The job.", Some("Triggered"))],
         ..ON_ONE
     },
@@ -177,7 +183,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         description: "Makes a job with `catch_up` for every nominal instant from `from` to `to`, by the rule as it is now, \
                       whatever became of them before. At most 10,000 in one call; while there are more, `next_from` says \
                       where the next call goes on. Asked for again, an instant that was made up for is not run again.",
-        parameters: ONE,
+        parameters: &["Tenant", "ScheduleId", "CallKey"],
         body: Body::Required("Backfill"),
         answers: &[(200, "How many.", Some("Backfilled"))],
         ..ON_ONE
@@ -233,13 +239,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "putCalendar",
         summary: "Create a calendar, or give it other dates",
         description: "The schedules that name it go by the new dates from now on.",
-        parameters: &["Tenant", "Name"],
+        parameters: &["Tenant", "Name", "CallKey"],
         body: Body::Required("NewCalendar"),
         answers: &[
             (200, "The calendar as it is now.", Some("Calendar")),
             (201, "Created.", Some("Calendar")),
         ],
-        problems: WRITE,
+        problems: WRITE_MANY,
     },
     Operation {
         method: "delete",
@@ -248,7 +254,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "deleteCalendar",
         summary: "Delete a calendar",
         description: "Refused while a schedule names it.",
-        parameters: &["Tenant", "Name"],
+        parameters: &["Tenant", "Name", "CallKey"],
         answers: &[(204, "It is gone.", None)],
         problems: &[Code::CrossSite, Code::CalendarNotFound, Code::CalendarInUse, Code::StoreUnavailable],
         ..PLAIN

@@ -9,7 +9,7 @@ use tidewheel_core::limits::{
 use tidewheel_core::schedule::{Overlap, Reason, Roll, State};
 
 use super::reference;
-use super::shapes::{closed, described, open, or_null};
+use super::shapes::{closed, described, keyed, open, or_null};
 
 /// Properties that decide when a schedule fires.
 fn time_fields() -> Value {
@@ -92,12 +92,12 @@ pub(super) fn requests() -> Value {
                 "roll": {"type": "string", "enum": Roll::ALL.map(Roll::as_str), "default": Roll::default().as_str()},
             }))],
         },
-        "Backfill": closed(&["from"], json!({
+        "Backfill": keyed(&["from"], json!({
             "from": described("Time", "The first instant, included."),
             "to": described("Time", "The last instant, included; now by default."),
             "rate": {"type": "number", "exclusiveMinimum": 0, "maximum": 100_000, "description": "Jobs per second; without it all are due at once."},
         })),
-        "NewCalendar": closed(&["dates"], json!({"dates": dates(CALENDAR_DATES_COUNT_MAX)})),
+        "NewCalendar": keyed(&["dates"], json!({"dates": dates(CALENDAR_DATES_COUNT_MAX)})),
         "FlatJob": closed(&["schedule_type", "job_name", "job_type"], json!({
             "schedule_type": {"type": "string", "enum": ["ONCE", "CRON"], "description": "A job, or a schedule."},
             "tenant_id": {"type": "string", "description": "The same as the header `Tidewheel-Tenant`."},

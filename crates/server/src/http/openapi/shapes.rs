@@ -40,6 +40,14 @@ pub(super) fn closed(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
+/// A body with these fields and no others, but the call's key.
+pub(super) fn keyed(required: &[&str], mut properties: Value) -> Value {
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert("idempotency_key".to_owned(), reference("CallKey"));
+    }
+    closed(required, properties)
+}
+
 /// An object with at least these fields, all of which are there.
 pub(super) fn open(properties: Value) -> Value {
     let required: Vec<String> =
@@ -223,9 +231,14 @@ fn orders() -> Value {
     let ids = json!({"type": "array", "maxItems": BULK_IDS_COUNT_MAX, "items": reference("JobId")});
     let cursor = json!({"type": "string", "description": "The `next_cursor` of the call before."});
     json!({
-        "JobPatch": closed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration"), "priority": reference("Priority")})),
-        "Restart": closed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration")})),
-        "Replay": closed(&[], json!({
+        "CallKey": {
+            "type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX,
+            "description": "The call's idempotency key, if it is not in the header.",
+        },
+        "KeyOnly": keyed(&[], json!({})),
+        "JobPatch": keyed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration"), "priority": reference("Priority")})),
+        "Restart": keyed(&[], json!({"run_at": reference("Time"), "delay": reference("Duration")})),
+        "Replay": keyed(&[], json!({
             "run_at": reference("Time"),
             "delay": reference("Duration"),
             "payload": {"description": "Another payload; `null` is one too."},
@@ -241,8 +254,8 @@ fn orders() -> Value {
             "from": reference("Time"),
             "to": reference("Time"),
         })),
-        "Bulk": closed(&[], json!({"ids": ids, "filter": reference("Filter"), "cursor": cursor})),
-        "BulkRestart": closed(&[], json!({
+        "Bulk": keyed(&[], json!({"ids": ids, "filter": reference("Filter"), "cursor": cursor})),
+        "BulkRestart": keyed(&[], json!({
             "ids": ids,
             "filter": reference("Filter"),
             "cursor": cursor,
@@ -318,12 +331,12 @@ fn workers() -> Value {
             "credits": {"type": "integer", "description": "Jobs it has room for."},
             "in_flight": {"type": "integer", "description": "Jobs it works on."},
         })),
-        "Heartbeat": closed(&["token"], json!({
+        "Heartbeat": keyed(&["token"], json!({
             "token": reference("Token"),
             "extend": described("Duration", "How long the lease holds from now; 30 s by default. A lease is never shortened."),
             "progress": {"description": "Any JSON, at most 8,192 bytes."},
         })),
-        "Outcome": closed(&["token", "status"], json!({
+        "Outcome": keyed(&["token", "status"], json!({
             "token": reference("Token"),
             "status": {"type": "string", "enum": ["succeeded", "failed", "snoozed", "cancelled"]},
             "result": {"description": "Any JSON, at most 8,192 bytes."},

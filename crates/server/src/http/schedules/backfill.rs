@@ -17,6 +17,7 @@ use super::read::{calendar_of, find};
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::body::Text;
+use crate::http::call_key::{self, CallKey};
 use crate::http::caller::{Caller, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::Problem;
@@ -29,12 +30,15 @@ pub(crate) async fn backfill(
     State(app): State<Arc<App>>,
     caller: Caller,
     SchedulePath(id): SchedulePath,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     let now = app.now();
     let request = whole(|faults| BackfillRequest::read(&body.text, now, faults))?;
     let schedule = find(&app, &caller.tenant, id).await?;
+    let claim = call.claim(now, &body.text)?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     let calendar = calendar_of(&app, &schedule).await?;
     let mut stretch = Stretch { schedule: &schedule, calendar, request, now, count: 0, next: None };
     stretch.next = stretch.after(request.from.plus_ms(-1));
@@ -57,7 +61,7 @@ pub(crate) async fn backfill(
 
 async fn store(app: &App, caller: &Caller, id: ScheduleId, jobs: Vec<Job>) -> Result<usize, Problem> {
     let command = ScheduleCommand::Backfill(jobs);
-    let order = ScheduleOrder { tenant: caller.tenant.clone(), id, if_version: None, command };
+    let order = ScheduleOrder { tenant: caller.tenant.clone(), id, if_version: None, command, key: None };
     Ok(give(app, order).await??.jobs.len())
 }
 

@@ -17,7 +17,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
-use super::create::{creation, reader};
+use super::create::{creation, creation_claim, reader};
 use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
@@ -114,6 +114,7 @@ async fn make(
                 id: edited.schedule.id,
                 if_version: None,
                 command: ScheduleCommand::Delete,
+                key: None,
             })
             .collect();
         engine.edit_schedules(taken_back).await?;
@@ -196,7 +197,8 @@ impl<'a> Batch<'a> {
                 checker.check(&request.definition, None, &place, &mut self.faults).await?;
             }
             self.items.push(if faults.is_empty() {
-                Ok(Box::new(creation(self.app, self.tenant, request, key, self.now)))
+                let claim = creation_claim(key, &request, self.now);
+                Ok(Box::new(creation(self.app, self.tenant, request, claim)))
             } else {
                 Err(Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX))
             });

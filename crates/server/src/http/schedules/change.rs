@@ -6,11 +6,12 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tidewheel_api::wire::call_key::read_bare;
 use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::schedule::{Schedule, ScheduleId, check_name};
-use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
+use tidewheel_store::{Edited, IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
 use super::create::{give, make, reader, shown};
@@ -19,6 +20,7 @@ use super::version::{Wanted, only_new, stale};
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::body::Text;
+use crate::http::call_key::{CallKey, done_before};
 use crate::http::caller::{Caller, NamePath, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
@@ -32,16 +34,21 @@ pub(crate) async fn amend(
     caller: Caller,
     SchedulePath(id): SchedulePath,
     headers: HeaderMap,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
-    let wanted = Wanted::of(&headers);
+    let (wanted, claim) = (Wanted::of(&headers), call.claim_by_header(app.now(), &body.text));
     for _ in 0..TRIES_MAX {
         let current = find(&app, &caller.tenant, id).await?;
+        // Asked after the schedule was read: if the first call is done in between, the version read is the old one.
+        if done_before(&app, &caller.tenant, claim.as_ref()).await?.is_some() {
+            return Ok(shown(StatusCode::OK, &current, None));
+        }
         wanted.check(&current)?;
         let request = whole(|faults| reader(&app, app.now()).change(&body.text, &current, faults))?;
         check(&app, &request, &current).await?;
-        match change(&app, &current, request).await? {
+        match change(&app, &current, request, claim.clone()).await? {
             Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
             result => return Ok(shown(StatusCode::OK, &result?, None)),
         }
@@ -55,11 +62,13 @@ pub(crate) async fn put(
     caller: Caller,
     NamePath(name): NamePath,
     headers: HeaderMap,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     check_name(&name).map_err(|fault| Problem::new(Code::InvalidValue, fault.to_string()))?;
     let (name, wanted) = (Arc::from(name), Wanted::of(&headers));
+    let claim = call.claim_by_header(app.now(), &body.text);
     for _ in 0..TRIES_MAX {
         let now = app.now();
         let request = whole(|faults| reader(&app, now).read_named(&body.text, &name, faults))?;
@@ -67,6 +76,11 @@ pub(crate) async fn put(
             Some(id) => app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten(),
             None => None,
         };
+        if let Some(used_for) = done_before(&app, &caller.tenant, claim.as_ref()).await?
+            && let Some(response) = put_before(&app, &caller, used_for).await?
+        {
+            return Ok(response);
+        }
         let Some(current) = current else {
             if wanted != Wanted::Any {
                 return Err(Problem::new(Code::StaleVersion, "there is no schedule of that name"));
@@ -75,9 +89,9 @@ pub(crate) async fn put(
             let mut checker = Checker::new(&app, &caller.tenant, now);
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
-            match make(&app, &caller.tenant, request, None, now).await? {
+            match make(&app, &caller.tenant, request, claim.clone()).await? {
                 Err(ScheduleRefusal::NameTaken(_)) => continue,
-                edited => return Ok(created(&edited?)),
+                edited => return Ok(created(&edited?.schedule)),
             }
         };
         if only_new(&headers) {
@@ -85,7 +99,7 @@ pub(crate) async fn put(
         }
         wanted.check(&current)?;
         check(&app, &request, &current).await?;
-        match change(&app, &current, request).await? {
+        match change(&app, &current, request, claim.clone()).await? {
             Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
             Err(ScheduleRefusal::NotFound) => {}
             result => return Ok(shown(StatusCode::OK, &result?, None)),
@@ -100,9 +114,13 @@ pub(crate) async fn delete(
     caller: Caller,
     SchedulePath(id): SchedulePath,
     headers: HeaderMap,
+    call: CallKey,
 ) -> Result<Response, Problem> {
-    order(&app, &caller, id, &headers, ScheduleCommand::Delete).await?;
-    Ok(answer::no_content())
+    let key = call.claim(app.now(), "")?;
+    match order(&app, &caller, id, &headers, (ScheduleCommand::Delete, key)).await? {
+        Ok(_) | Err(ScheduleRefusal::Gone) => Ok(answer::no_content()),
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// `POST /v1/schedules/{id}/pause`
@@ -111,8 +129,11 @@ pub(crate) async fn pause(
     caller: Caller,
     SchedulePath(id): SchedulePath,
     headers: HeaderMap,
+    call: CallKey,
+    body: Text,
 ) -> Result<Response, Problem> {
-    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Pause).await?;
+    let key = bare_key(&app, &call, &body)?;
+    let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Pause, key)).await??;
     Ok(shown(StatusCode::OK, &edited.schedule, None))
 }
 
@@ -122,8 +143,11 @@ pub(crate) async fn resume(
     caller: Caller,
     SchedulePath(id): SchedulePath,
     headers: HeaderMap,
+    call: CallKey,
+    body: Text,
 ) -> Result<Response, Problem> {
-    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Resume).await?;
+    let key = bare_key(&app, &call, &body)?;
+    let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Resume, key)).await??;
     Ok(shown(StatusCode::OK, &edited.schedule, None))
 }
 
@@ -133,8 +157,11 @@ pub(crate) async fn trigger(
     caller: Caller,
     SchedulePath(id): SchedulePath,
     headers: HeaderMap,
+    call: CallKey,
+    body: Text,
 ) -> Result<Response, Problem> {
-    let edited = order(&app, &caller, id, &headers, ScheduleCommand::Trigger).await?;
+    let key = bare_key(&app, &call, &body)?;
+    let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Trigger, key)).await??;
     let Some(job) = edited.jobs.last() else {
         return Err(Problem::new(Code::Internal, "the schedule was triggered, but made no job"));
     };
@@ -156,24 +183,44 @@ async fn check(app: &App, request: &ScheduleRequest, current: &Schedule) -> Resu
     refuse_faults(faults)
 }
 
-/// Makes a schedule what is asked for, step by step; each step is for what the one before left.
+/// The key of a call that needs no body.
+fn bare_key(app: &App, call: &CallKey, body: &Text) -> Result<Option<IdempotencyClaim>, Problem> {
+    whole(|faults| read_bare(&body.text, faults))?;
+    call.claim(app.now(), &body.text)
+}
+
+/// The answer to a repeated `PUT`: the schedule it was about, if that is still there.
+async fn put_before(app: &App, caller: &Caller, used_for: KeyUse) -> Result<Option<Response>, Problem> {
+    let (id, is_new) = match used_for {
+        KeyUse::NewSchedule(id) => (id, true),
+        KeyUse::Schedule(id) => (id, false),
+        KeyUse::Job(_) | KeyUse::Call => return Ok(None),
+    };
+    let found = app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten();
+    Ok(found.map(|schedule| if is_new { created(&schedule) } else { shown(StatusCode::OK, &schedule, None) }))
+}
+
+/// Makes a schedule what is asked for, step by step; each step is for what the one before left. The last one
+/// takes the key: what has it was done as a whole.
 async fn change(
     app: &App,
     current: &Schedule,
     request: ScheduleRequest,
+    claim: Option<IdempotencyClaim>,
 ) -> Result<Result<Schedule, ScheduleRefusal>, Problem> {
     let ScheduleRequest { name, paused, definition } = request;
     let update = ScheduleCommand::Update { definition: Box::new(definition), name };
     // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
-    let commands = match paused {
-        Some(true) => vec![ScheduleCommand::Pause, update],
-        Some(false) => vec![update, ScheduleCommand::Resume],
-        None => vec![update],
+    let (first, last) = match paused {
+        Some(true) => (Some(ScheduleCommand::Pause), update),
+        Some(false) => (Some(update), ScheduleCommand::Resume),
+        None => (None, update),
     };
+    let first = first.map(|command| (command, None));
     let mut schedule = current.clone();
-    for command in commands {
+    for (command, key) in first.into_iter().chain([(last, claim)]) {
         let (tenant, id, if_version) = (schedule.tenant.clone(), schedule.id, Some(schedule.version));
-        match give(app, ScheduleOrder { tenant, id, if_version, command }).await? {
+        match give(app, ScheduleOrder { tenant, id, if_version, command, key }).await? {
             Ok(edited) => schedule = edited.schedule,
             Err(refusal) => return Ok(Err(refusal)),
         }
@@ -187,24 +234,27 @@ async fn order(
     caller: &Caller,
     id: ScheduleId,
     headers: &HeaderMap,
-    command: ScheduleCommand,
-) -> Result<Edited, Problem> {
+    (command, key): (ScheduleCommand, Option<IdempotencyClaim>),
+) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
     app.check_open()?;
     let wanted = Wanted::of(headers);
-    let if_version = if wanted.is_certain() {
-        let current = find(app, &caller.tenant, id).await?;
-        wanted.check(&current)?;
-        Some(current.version)
-    } else {
-        None
-    };
-    let order = ScheduleOrder { tenant: caller.tenant.clone(), id, if_version, command };
-    Ok(give(app, order).await??)
+    let mut if_version = None;
+    if wanted.is_certain() {
+        // One that is not there is for the store to answer, which knows whether this call has removed it.
+        let current = app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten();
+        if let Some(current) = current
+            && done_before(app, &caller.tenant, key.as_ref()).await?.is_none()
+        {
+            wanted.check(&current)?;
+            if_version = Some(current.version);
+        }
+    }
+    give(app, ScheduleOrder { tenant: caller.tenant.clone(), id, if_version, command, key }).await
 }
 
-fn created(edited: &Edited) -> Response {
-    let response = shown(StatusCode::CREATED, &edited.schedule, None);
-    located(response, &format!("/v1/schedules/{}", edited.schedule.id))
+fn created(schedule: &Schedule) -> Response {
+    let response = shown(StatusCode::CREATED, schedule, None);
+    located(response, &format!("/v1/schedules/{}", schedule.id))
 }
 
 fn located(mut response: Response, path: &str) -> Response {

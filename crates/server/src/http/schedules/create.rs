@@ -21,6 +21,7 @@ use super::version::tagged;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::Text;
+use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::{choose_key, digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
@@ -49,7 +50,8 @@ pub(crate) async fn one(
     refuse_faults(faults)?;
     let request =
         request.ok_or_else(|| Problem::new(Code::Internal, "a schedule was refused without a reason"))?;
-    let edited = make(&app, &caller.tenant, request, key, now).await??;
+    let claim = creation_claim(key, &request, now);
+    let edited = make(&app, &caller.tenant, request, claim).await??;
     Ok(made(&edited))
 }
 
@@ -62,20 +64,24 @@ pub(super) fn creation(
     app: &App,
     tenant: &Tenant,
     request: ScheduleRequest,
-    key: Option<Arc<str>>,
-    now: Timestamp,
+    key: Option<IdempotencyClaim>,
 ) -> ScheduleOrder {
-    let key = key.map(|key| IdempotencyClaim {
-        key,
-        fingerprint: fingerprint(&request),
-        until: now.plus_ms(IDEMPOTENCY_WINDOW_MS),
-    });
     let ScheduleRequest { name, paused, definition } = request;
     let id = ScheduleId::from_bytes(app.engine.random().tail().to_be_bytes());
     let paused = paused.unwrap_or(false);
     let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });
-    let command = ScheduleCommand::Create { new, key, fresh: true };
-    ScheduleOrder { tenant: tenant.clone(), id, if_version: None, command }
+    let command = ScheduleCommand::Create { new, fresh: true };
+    ScheduleOrder { tenant: tenant.clone(), id, if_version: None, command, key }
+}
+
+/// The claim of a key for a schedule that is to be made.
+pub(crate) fn creation_claim(
+    key: Option<Arc<str>>,
+    request: &ScheduleRequest,
+    now: Timestamp,
+) -> Option<IdempotencyClaim> {
+    let until = now.plus_ms(IDEMPOTENCY_WINDOW_MS);
+    key.map(|key| IdempotencyClaim { key, fingerprint: fingerprint(request), until })
 }
 
 /// Makes a schedule that was checked.
@@ -83,10 +89,9 @@ pub(crate) async fn make(
     app: &App,
     tenant: &Tenant,
     request: ScheduleRequest,
-    key: Option<Arc<str>>,
-    now: Timestamp,
+    key: Option<IdempotencyClaim>,
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
-    give(app, creation(app, tenant, request, key, now)).await
+    give(app, creation(app, tenant, request, key)).await
 }
 
 /// Gives one order.
@@ -134,10 +139,10 @@ pub(super) fn shown(status: StatusCode, schedule: &Schedule, duplicate: Option<b
 impl From<ScheduleRefusal> for Problem {
     fn from(refusal: ScheduleRefusal) -> Self {
         let (code, pointer) = match &refusal {
-            ScheduleRefusal::NotFound => (Code::ScheduleNotFound, None),
+            ScheduleRefusal::KeyConflict(used_for) => return conflict(*used_for),
+            ScheduleRefusal::NotFound | ScheduleRefusal::Gone => (Code::ScheduleNotFound, None),
             ScheduleRefusal::NameTaken(_) => (Code::NameTaken, Some("/name")),
             ScheduleRefusal::StaleVersion { .. } => (Code::StaleVersion, None),
-            ScheduleRefusal::KeyConflict(_) => (Code::IdempotencyConflict, Some("/idempotency_key")),
             ScheduleRefusal::NoCalendar(_) => (Code::UnknownCalendar, Some("/exclude")),
             ScheduleRefusal::Unreadable(_) => (Code::Internal, None),
         };

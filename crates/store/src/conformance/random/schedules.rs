@@ -77,7 +77,7 @@ impl Pair<'_> {
         let paused = self.dice.percent(10);
         let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });
         let fresh = self.dice.percent(50);
-        ScheduleOrder { tenant, id, if_version: None, command: ScheduleCommand::Create { new, key, fresh } }
+        ScheduleOrder { tenant, id, if_version: None, command: ScheduleCommand::Create { new, fresh }, key }
     }
 
     async fn edit_of(&mut self, schedule: &Schedule) -> ScheduleOrder {
@@ -98,7 +98,8 @@ impl Pair<'_> {
         };
         let guess = schedule.version.saturating_sub(u64::from(self.dice.percent(20)));
         let if_version = self.dice.percent(30).then_some(guess);
-        ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version, command }
+        let key = if self.dice.percent(20) { Some(self.claim()) } else { None };
+        ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version, command, key }
     }
 
     async fn backfill_of(&mut self, schedule: &Schedule) -> ScheduleCommand {
