@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use harness::{PATIENCE, Server, parse, until};
+use harness::{PATIENCE, Server, parse, request, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tempfile::TempDir;
@@ -67,11 +67,12 @@ fn ten_thousand_idle_and_dripping_connections_hold_up_nobody_and_one_too_many_is
     let before = resident_bytes(&server);
 
     let (over, submitted) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (address, body) = (server.address, json!({"type": "t", "delay": "1h"}).to_string());
     let mut crowd = Vec::with_capacity(seats);
     std::thread::scope(|scope| {
         let submitting = scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                let answer = server.post("/v1/jobs", &json!({"type": "t", "delay": "1h"}));
+                let answer = request(address, "POST", "/v1/jobs", &[], body.as_bytes()).unwrap();
                 assert_eq!(answer.status, 201, "{}", answer.text());
                 submitted.fetch_add(1, Ordering::SeqCst);
             }
