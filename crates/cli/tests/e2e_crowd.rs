@@ -52,6 +52,31 @@ fn is_well(server: &Server) {
     assert_eq!(server.request("GET", "/healthz", "").status, 200);
 }
 
+/// Takes all seats that are left, and then some.
+fn one_too_many_is_refused(server: &Server, crowd: &mut Vec<TcpStream>, seats: usize) {
+    while crowd.len() + 50 < seats {
+        crowd.push(connect(server));
+    }
+    let refused = (0..200).find_map(|_| {
+        let mut stream = connect(server);
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).unwrap();
+        if begun == *b"HTTP/1.1 200" {
+            crowd.push(stream);
+            return None;
+        }
+        let mut answer = begun.to_vec();
+        stream.read_to_end(&mut answer).unwrap();
+        parse(&answer)
+    });
+    let refused = refused.expect("connections beyond the limit are refused");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.header("connection"), Some("close"), "{}", refused.head);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"), "{}", refused.head);
+    assert_eq!(refused.json()["code"], "overloaded");
+}
+
 #[test]
 fn ten_thousand_idle_and_dripping_connections_hold_up_nobody_and_one_too_many_is_told_so() {
     let data = TempDir::new().unwrap();
@@ -104,27 +129,7 @@ fn ten_thousand_idle_and_dripping_connections_hold_up_nobody_and_one_too_many_is
     eprintln!("{count} connections, {} bytes each at most", grown / u64::try_from(count).unwrap());
     assert!(grown < bound, "{count} connections cost {grown} bytes");
 
-    while crowd.len() + 50 < seats {
-        crowd.push(connect(&server));
-    }
-    let refused = (0..200).find_map(|_| {
-        let mut stream = connect(&server);
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut begun = [0; 12];
-        stream.read_exact(&mut begun).unwrap();
-        if begun == *b"HTTP/1.1 200" {
-            crowd.push(stream);
-            return None;
-        }
-        let mut answer = begun.to_vec();
-        stream.read_to_end(&mut answer).unwrap();
-        parse(&answer)
-    });
-    let refused = refused.expect("connections beyond the limit are refused");
-    assert_eq!(refused.status, 503, "{}", refused.text());
-    assert_eq!(refused.header("connection"), Some("close"), "{}", refused.head);
-    assert_eq!(refused.header("content-type"), Some("application/problem+json"), "{}", refused.head);
-    assert_eq!(refused.json()["code"], "overloaded");
+    one_too_many_is_refused(&server, &mut crowd, seats);
 
     // A dripping client that comes to its end is answered like any other.
     let dripping = &mut crowd[1];

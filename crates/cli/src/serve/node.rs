@@ -1,6 +1,7 @@
 //! A whole server in this process: store, engine, HTTP. `serve` runs one until it is told to stop; `bench` starts
 //! its own.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
 use tidewheel_store_embedded::{EmbeddedStore, Options};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -50,14 +51,16 @@ pub(crate) struct Node {
     serving: JoinHandle<()>,
 }
 
+/// Connections that may wait to be accepted. A client beyond it waits a second before it tries again, so a burst of
+/// them should fit.
+const ACCEPT_QUEUE_COUNT: u32 = 4_096;
 /// How long open connections may take to end once no more requests are taken.
 const CONNECTIONS_END: Duration = Duration::from_secs(5);
 
 impl Node {
     /// Opens the store, starts the engine, listens.
     pub(crate) async fn start(config: NodeConfig) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(config.listen)
-            .await
+        let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
         let metrics = Arc::new(Metrics::new());
@@ -114,6 +117,14 @@ async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {
     let Some(folder) = folder else { return Ok(Zones::bundled()) };
     let read = tokio::task::spawn_blocking(move || zoneinfo::read(&folder)).await;
     read.context("reading the tz database was cut short")?
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that was just stopped leaves connections behind that would keep its port taken.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(ACCEPT_QUEUE_COUNT)
 }
 
 async fn open(config: &NodeConfig, zones: &Zones, metrics: &Arc<Metrics>) -> anyhow::Result<EmbeddedStore> {
