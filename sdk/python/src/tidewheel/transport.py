@@ -1,8 +1,8 @@
 """One HTTP call: sent, answered or refused, tried again where that is safe.
 
 What a call means for safety is said by `Call`: `repeatable` calls can be sent again even if an earlier try may have
-been carried out (they carry an idempotency key, or doing them twice is the same as once); the others are only sent again
-if it is certain that nothing was done.
+been carried out (they carry an idempotency key, or doing them twice is the same as once); the others are only sent
+again if it is certain that nothing was done.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Transport:
             raise TidewheelError("the client is closed")
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._connections_count_max)
-            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_count_sent)
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, trace_configs=[trace])
         return self._session
 
     async def close(self) -> None:
@@ -107,6 +109,7 @@ class Transport:
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
+        sent = _Sent()
         timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=limits.CONNECT_TIMEOUT_S)
         try:
             async with session.request(
@@ -117,9 +120,13 @@ class Transport:
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
+                trace_request_ctx=sent,
             ) as response:
                 raw = await response.read()
                 return _answer(response, raw)
+        except ApiError as error:
+            error.uncertain_before = sent.count > 1
+            raise
         except _NOT_SENT as error:
             raise Unreachable(f"{self.url}: {_shown(error)}") from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
@@ -140,7 +147,7 @@ class Transport:
             except (ApiError, Unreachable) as error:
                 error.tries = tries
                 if isinstance(error, ApiError) and not _passing(error):
-                    error.uncertain_before = uncertain
+                    error.uncertain_before = error.uncertain_before or uncertain
                     raise
                 now_uncertain = _may_be_done(error)
                 uncertain = uncertain or now_uncertain
@@ -153,6 +160,17 @@ class Transport:
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
+
+
+@dataclass
+class _Sent:
+    """How often a request went out: the HTTP library repeats some by itself when a connection breaks."""
+
+    count: int = 0
+
+
+async def _count_sent(session: aiohttp.ClientSession, context: Any, _: aiohttp.TraceRequestHeadersSentParams) -> None:
+    context.trace_request_ctx.count += 1
 
 
 def _passing(error: ApiError) -> bool:
