@@ -112,7 +112,8 @@ async def test_what_a_handler_raises_decides(client: Client, queue: str) -> None
     assert retry.run_at > datetime.now(timezone.utc) + timedelta(minutes=50)
     fail = await until_state(client, ids["fail"], "dead")
     assert (fail.last_error, fail.attempt) == ("never", 1)
-    snooze = await until_state(client, ids["snooze"], "scheduled")
+    snooze = await until_state(client, ids["snooze"], "scheduled", "retrying")
+    assert (snooze.last_error, (await client.explain(snooze.id)).failures) == (None, 0)
     assert snooze.run_at > datetime.now(timezone.utc) + timedelta(minutes=50)
     await until_state(client, ids["cancel"], "cancelled")
     async with at_work(worker):
@@ -207,6 +208,27 @@ async def test_the_time_limit_ends_an_attempt(client: Client, queue: str) -> Non
     dead = await until_state(client, job.id, "dead")
     assert dead.last_error == "timed out after 0.2 s"
     assert interrupted == ["the time limit of 0.2 s has passed"]
+
+
+async def test_a_thread_that_does_not_end_keeps_its_place(client: Client, queue: str) -> None:
+    worker = Worker(client.url, queues=[queue], concurrency=1)
+    go_on = threading.Event()
+
+    @worker.handler("stuck")
+    def stuck() -> None:
+        go_on.wait()
+
+    @worker.handler("next")
+    def next_one() -> None: ...
+
+    job = await client.submit("stuck", queue=queue, timeout="100ms", max_attempts=1)
+    async with at_work(worker):
+        await until_state(client, job.id, "dead")
+        waiting = await client.submit("next", queue=queue)
+        for _ in range(5):
+            assert (await client.get(waiting.id)).state in ("scheduled", "ready")
+        go_on.set()
+        await until_state(client, waiting.id, "succeeded")
 
 
 async def test_stopping_finishes_what_runs(client: Client, queue: str) -> None:

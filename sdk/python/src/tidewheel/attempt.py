@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from . import limits
 from .context import Context, TakenJob
-from .encoding import to_json
+from .encoding import PayloadError, to_json
 from .errors import ApiError, NotFound, StaleToken, TidewheelError, Unreachable
 from .handlers import Handler
-from .outcomes import HANDED_BACK, Outcome, checked_result, outcome_of
+from .outcomes import HANDED_BACK, Fail, Outcome, Retry, checked_result, outcome_of
 from .patience import Patience
 from .transport import Call, Transport
 
@@ -75,6 +75,7 @@ class HeldAttempt:
         self._beating: asyncio.Task[None] | None = None
         self._interrupted: str | None = None
         self._task: asyncio.Future[Any] | None = None
+        self._is_async = True
         self.stuck_thread = False
         """Whether the handler's thread goes on although the attempt is over."""
 
@@ -137,6 +138,15 @@ class HeldAttempt:
                 return
             outcome = HANDED_BACK
         await self.tell(outcome)
+        await self._wait_for_thread()
+
+    async def _wait_for_thread(self) -> None:
+        """Keeps the place of a handler whose thread goes on after its attempt: threads must not pile up."""
+        if self.stuck_thread and self._task is not None:
+            self.context.log.warning("the handler still runs in its thread and keeps its place until it ends")
+            await self.let_go()
+            await asyncio.wait({self._task})
+            _retrieve(self._task)
 
     async def tell(self, outcome: Outcome) -> None:
         """Tells what came of it, and logs for the handler if nobody wants to know any more."""
@@ -159,7 +169,7 @@ class HeldAttempt:
         """Ends the handler because the worker stops; the job is handed back."""
         self._interrupted = why
         self.context.call_off(why)
-        if self._task is not None:
+        if self._task is not None and self._is_async:
             self._task.cancel()
 
     async def find_outcome(self, handler: Handler) -> Outcome:
@@ -168,7 +178,7 @@ class HeldAttempt:
             self._task = asyncio.ensure_future(handler.call(self.context))
         except Exception as error:
             return outcome_of(error)
-        task, context = self._task, self.context
+        task, context, self._is_async = self._task, self.context, handler.is_async
         limit_s = self.job.timeout.total_seconds()
         called_off = asyncio.create_task(context.cancelled.wait())
         try:
@@ -176,14 +186,14 @@ class HeldAttempt:
             timed_out = not task.done() and not context.cancelled.is_set()
             if timed_out:
                 context.call_off(f"the time limit of {limit_s:g} s has passed")
-            elif not task.done() and self._interrupted is None:
+            elif not task.done():
                 await asyncio.wait({task}, timeout=limits.CANCEL_GRACE_S)
         finally:
             called_off.cancel()
-        if not task.done():
-            self.stuck_thread = not handler.is_async
+        if not task.done() and handler.is_async:
             task.cancel()
             await asyncio.wait({task}, timeout=limits.CANCEL_GRACE_S)
+        self.stuck_thread = not task.done() and not handler.is_async
         if timed_out:
             _retrieve(task)
             return Outcome("failed", error=f"timed out after {limit_s:g} s")
@@ -198,7 +208,8 @@ class HeldAttempt:
         if error is not None:
             outcome = outcome_of(error)
             if outcome.status == "failed":
-                self.context.log.warning("%s", outcome.error, exc_info=error if outcome.retryable else None)
+                is_said = isinstance(error, (Retry, Fail, PayloadError))
+                self.context.log.warning("%s", outcome.error, exc_info=None if is_said else error)
             return outcome
         result, fault = checked_result(task.result())
         if fault is not None:
