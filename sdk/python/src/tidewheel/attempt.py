@@ -208,8 +208,9 @@ class HeldAttempt:
         if error is not None:
             outcome = outcome_of(error)
             if outcome.status == "failed":
+                level = logging.INFO if isinstance(error, Retry) else logging.WARNING
                 is_said = isinstance(error, (Retry, Fail, PayloadError))
-                self.context.log.warning("%s", outcome.error, exc_info=None if is_said else error)
+                self.context.log.log(level, "%s", outcome.error, exc_info=None if is_said else error)
             return outcome
         result, fault = checked_result(task.result())
         if fault is not None:

@@ -40,9 +40,6 @@ from .schedules import Schedules
 from .times import Duration, Time
 from .transport import Call, Transport, new_key
 
-URL_DEFAULT = "http://127.0.0.1:7400"
-"""Where a server listens unless told otherwise."""
-
 
 class Client:
     """Talks to a server.
@@ -53,15 +50,15 @@ class Client:
     ```
 
     Args:
-        url: where the server is.
-        key: the API key (`twk_…`), if the server asks for one.
-        tenant: whom to act for, if not for the key's own tenant.
+        url: where the server is; by default what `TIDEWHEEL_URL` says, or `http://127.0.0.1:7400`.
+        key: the API key (`twk_…`), if the server asks for one; by default what `TIDEWHEEL_KEY` says.
+        tenant: whom to act for, if not for the key's own tenant; by default what `TIDEWHEEL_TENANT` says.
         patience: how long to keep trying; see `Patience`.
     """
 
     def __init__(
         self,
-        url: str = URL_DEFAULT,
+        url: str | None = None,
         *,
         key: str | None = None,
         tenant: str | None = None,

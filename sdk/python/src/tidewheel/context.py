@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import limits
 from .encoding import to_json
@@ -46,7 +47,13 @@ class TakenJob(Wire):
     schedule_id: str | None = None
 
 
-class _JobLog(logging.LoggerAdapter[logging.Logger]):
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:  # not generic at run time before Python 3.11
+    _Adapter = logging.LoggerAdapter
+
+
+class _JobLog(_Adapter):
     """Puts the job in front of every message."""
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
@@ -159,10 +166,11 @@ class Context:
             ValueError: if it is too large.
             TypeError: if it is not JSON.
         """
-        size = len(to_json(value))
-        if size > limits.RESULT_BYTES_MAX:
-            raise ValueError(f"progress has {size} bytes; at most {limits.RESULT_BYTES_MAX} are kept")
-        self.latest_progress = value
+        text = to_json(value)
+        if len(text) > limits.RESULT_BYTES_MAX:
+            raise ValueError(f"progress has {len(text)} bytes; at most {limits.RESULT_BYTES_MAX} are kept")
+        # As it is now: the caller may go on changing what it passed.
+        self.latest_progress = json.loads(text)
         if self._on_progress is not None:
             self._loop.call_soon_threadsafe(self._on_progress)
 

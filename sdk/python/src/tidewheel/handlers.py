@@ -38,7 +38,7 @@ class Handler:
         Raises:
             TypeError: if it has others that must be given.
         """
-        hints = typing.get_type_hints(function, include_extras=True)
+        hints = _hints(function)
         payload_name = context_name = None
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
@@ -48,13 +48,14 @@ class Handler:
             elif payload_name is None:
                 payload_name = name
             elif parameter.default is parameter.empty:
-                raise TypeError(f"{function.__qualname__}: a handler takes a payload and a Context, not {name!r}")
+                raise TypeError(f"{function!r}: a handler takes a payload and a Context, not {name!r}")
         return Handler(function, payload_name, hints.get(payload_name or "", Any), context_name)
 
     @property
     def is_async(self) -> bool:
         """Whether it runs in the event loop."""
-        return inspect.iscoroutinefunction(self.function)
+        call = getattr(self.function, "__call__", None)  # noqa: B004 - of objects that can be called
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     def call(self, context: Context) -> Awaitable[Any]:
         """Starts the function.
@@ -70,6 +71,16 @@ class Handler:
         if self.is_async:
             return typing.cast(Awaitable[Any], self.function(**arguments))
         return in_thread(lambda: self.function(**arguments), f"tidewheel-{context.id}")
+
+
+def _hints(function: Function) -> dict[str, Any]:
+    inner: Any = getattr(function, "func", function)  # of a functools.partial
+    if not inspect.isroutine(inner):
+        inner = inner.__call__
+    try:
+        return typing.get_type_hints(inner, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{function!r}: {error}; annotations name types of the module, not of a function") from error
 
 
 def in_thread(function: Callable[[], Any], name: str) -> asyncio.Future[Any]:

@@ -83,7 +83,9 @@ class Server:
         """
         if self._binary is None:
             raise TidewheelError(f"the program tidewheel is not found: set {BINARY_VARIABLE}, or put it on the PATH")
-        command = [self._binary, "serve", "--listen", self._listen, "--data", self._data, "--drain", "1s"]
+        command = [self._binary, "serve", "--listen", self._listen, "--data", self._data]
+        if "--drain" not in self._flags:
+            command += ["--drain", "1s"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWHEEL_")}
         self._process = subprocess.Popen(  # noqa: S603
             [*command, *self._flags],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,11 @@ _NOTHING_DONE = frozenset({"draining", "overloaded", "store_full"})
 
 # Sent never or not whole, so that the server cannot have acted on it.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+def url_default() -> str:
+    """Where the server is unless told otherwise: as the command line has it."""
+    return os.environ.get("TIDEWHEEL_URL") or "http://127.0.0.1:7400"
 
 
 def new_key() -> str:
@@ -63,19 +69,21 @@ class Transport:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         key: str | None = None,
         tenant: str | None = None,
         patience: Patience | None = None,
         connections_count_max: int = 100,
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = (url or url_default()).rstrip("/")
+        key = key or os.environ.get("TIDEWHEEL_KEY")
+        tenant = tenant or os.environ.get("TIDEWHEEL_TENANT")
         self.patience = patience or Patience()
         self._headers = {"Accept": "application/json"}
-        if key is not None:
+        if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        if tenant is not None:
+        if tenant:
             self._headers["Tidewheel-Tenant"] = tenant
         self._connections_count_max = connections_count_max
         self._session: aiohttp.ClientSession | None = None

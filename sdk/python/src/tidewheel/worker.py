@@ -21,15 +21,14 @@ from urllib.parse import quote
 
 from . import limits
 from .attempt import HeldAttempt, HttpReporter
-from .client import URL_DEFAULT
 from .context import TakenJob
 from .encoding import to_json
-from .errors import ApiError, TidewheelError, Unauthorized, Unavailable, Unreachable
+from .errors import ApiError, Invalid, TidewheelError, Unauthorized
 from .handlers import Function, Handler
 from .outcomes import HANDED_BACK
 from .patience import Patience, Waits
 from .times import Duration, in_seconds
-from .transport import Call, Transport
+from .transport import Call, Transport, url_default
 
 _LOG = logging.getLogger("tidewheel.worker")
 
@@ -53,12 +52,12 @@ class Worker:
     ```
 
     Args:
-        url: where the server is.
+        url: where the server is; by default what `TIDEWHEEL_URL` says, or `http://127.0.0.1:7400`.
         queues: where to take jobs from.
         concurrency: handlers that run at a time, all queues together.
         name: who the worker says it is; by default the host and the process.
-        key: the API key, if the server asks for one.
-        tenant: whom to work for, if not for the key's own tenant.
+        key: the API key, if the server asks for one; by default what `TIDEWHEEL_KEY` says.
+        tenant: whom to work for, if not for the key's own tenant; by default what `TIDEWHEEL_TENANT` says.
         lease: how long a job is safe from others without a sign of life. A third of it is the time between two.
         wait: how long one request for jobs waits.
         drain: how long handlers may take to end after the worker was told to stop.
@@ -66,7 +65,7 @@ class Worker:
 
     def __init__(
         self,
-        url: str = URL_DEFAULT,
+        url: str | None = None,
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int = limits.CONCURRENCY_DEFAULT,
@@ -81,7 +80,7 @@ class Worker:
             raise ValueError("queues are a list of at least one name")
         if concurrency < 1:
             raise ValueError("a worker runs at least one job at a time")
-        self.url = url
+        self.url = url or url_default()
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = tuple(dict.fromkeys(queues))
         self._concurrency = concurrency
@@ -137,8 +136,12 @@ class Worker:
             for queue in self._queues
         ]
         try:
-            await _work(takers, self._stop, burst)
-            await self._crew.drain(self._drain_s)
+            try:
+                await _work(takers, self._stop, burst)
+            finally:
+                # Also when the server refuses the worker: what runs is not to blame.
+                self._stop.set()
+                await self._crew.drain(self._drain_s)
         finally:
             for number in heard:
                 asyncio.get_running_loop().remove_signal_handler(number)
@@ -297,13 +300,13 @@ class _Taker:
             taken_at = monotonic()
             try:
                 jobs = await self._take()
-            except (ApiError, Unreachable) as error:
-                if isinstance(error, Unauthorized):
+            except TidewheelError as error:
+                if isinstance(error, (Unauthorized, Invalid)):
                     raise
                 if waits is None:
                     waits = Waits(_UNTIL_BACK)
                     _LOG.warning("queue %s: %s; trying again until it answers", self._queue, error)
-                asked = error.retry_after_s if isinstance(error, Unavailable) else None
+                asked = error.retry_after_s if isinstance(error, ApiError) else None
                 await asyncio.sleep(waits.next_wait_s(asked) or limits.TAKE_RETRY_LONGEST_WAIT_S)
                 continue
             if waits is not None:
