@@ -13,7 +13,7 @@ from tidewheel import Context, Worker
 
 url, queue, lease, name, log = sys.argv[1:]
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-worker = Worker(url, queues=[queue], lease=lease, name=name, concurrency=100, wait="2s")
+worker = Worker(url, queues=[queue], lease=lease, name=name, concurrency=200, wait="2s")
 
 
 @worker.handler("t")

@@ -31,7 +31,7 @@ class Process:
 @asynccontextmanager
 async def worker_process(client: Client, queue: str, name: str, notes: Path) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), client.url, queue, "2s", name, str(notes), stderr=asyncio.subprocess.PIPE
+        sys.executable, str(PROGRAM), client.url, queue, "3s", name, str(notes), stderr=asyncio.subprocess.PIPE
     )
     said: list[str] = []
 
@@ -61,22 +61,24 @@ def starts(notes: Path) -> list[tuple[str, int, int, str]]:
 async def test_jobs_of_a_killed_worker_are_given_to_another(client: Client, queue: str, tmp_path: Path) -> None:
     notes, hang = tmp_path / "notes", tmp_path / "notes.hang"
     hang.touch()
-    jobs = await client.submit_many(NewJob("t", {"hang": "first"}, queue=queue) for _ in range(100))
+    jobs = await client.submit_many(NewJob("t", {"hang": "first"}, queue=queue) for _ in range(200))
     async with worker_process(client, queue, "first", notes) as first:
-        await until(lambda: len(starts(notes)) >= 100, "the first worker to hold all jobs")
+        await until(lambda: len({id for id, *_ in starts(notes)}) == 200, "the first worker to hold all jobs")
         first.signal(signal.SIGKILL)
         await first.process.wait()
-    tokens = {id: token for id, _, token, _ in starts(notes)}
-    assert len(tokens) == 100
+    before = starts(notes)
+    tokens = {id: token for id, _, token, _ in before}
     async with worker_process(client, queue, "second", notes):
 
         async def all_done() -> bool:
-            return (await client.count(queue=queue, state="succeeded")).count == 100
+            return (await client.count(queue=queue, state="succeeded")).count == 200
 
         await until(all_done, "every job to be done")
-    for id, attempt, token, name in starts(notes)[100:]:
+    after = starts(notes)[len(before) :]
+    assert {id for id, *_ in after} == set(tokens) == {job.id for job in jobs}
+    for id, attempt, token, name in after:
         assert (attempt >= 2, token > tokens[id], name) == (True, True, "second")
-    for job in jobs[::25]:
+    for job in jobs[::50]:
         assert (await client.get(job.id)).result == "second"
         assert (await client.attempts(job.id))[0].state in ("lease_expired", "lost")
 
@@ -84,23 +86,31 @@ async def test_jobs_of_a_killed_worker_are_given_to_another(client: Client, queu
 async def test_a_late_outcome_is_refused_and_told(client: Client, queue: str, tmp_path: Path) -> None:
     notes, hang = tmp_path / "notes", tmp_path / "notes.hang"
     hang.touch()
-    job = await client.submit("t", {"hang": "sleeper"}, queue=queue)
+    jobs = await client.submit_many(NewJob("t", {"hang": "sleeper"}, queue=queue) for _ in range(50))
+    ids = {job.id for job in jobs}
     async with worker_process(client, queue, "sleeper", notes) as sleeper:
-        await until(lambda: len(starts(notes)) == 1, "the sleeper to start it")
+        await until(lambda: {id for id, *_ in starts(notes)} == ids, "the sleeper to hold all jobs")
         sleeper.signal(signal.SIGSTOP)
         async with worker_process(client, queue, "other", notes):
-            done = await until_state(client, job.id, "succeeded")
+
+            async def all_done() -> bool:
+                return (await client.count(queue=queue, state="succeeded")).count == len(ids)
+
+            await until(all_done, "the other worker to do every job")
             hang.unlink()
             sleeper.signal(signal.SIGCONT)
-            told = lambda: [line for line in sleeper.said if "stale_token" in line]  # noqa: E731
-            [line, *_] = await until(told, "the sleeper to hear that it is late")
-    (_, _, old, _), (_, _, new, name) = starts(notes)
-    assert new > old
-    assert (name, done.result) == ("other", "other")
-    assert "tidewheel.handler.t" in line
-    assert job.id in line
-    assert str(old) in line
-    assert (await client.get(job.id)).result == "other"
+
+            def refused() -> set[str]:
+                lines = [line for line in sleeper.said if "stale_token" in line and "tidewheel.handler.t" in line]
+                return {id for id in ids if any(id in line for line in lines)}
+
+            await until(lambda: refused() == ids, "the sleeper to hear of each job that it is late")
+    tokens: dict[str, dict[str, int]] = {"sleeper": {}, "other": {}}
+    for id, _, token, name in starts(notes):
+        tokens[name][id] = max(token, tokens[name].get(id, 0))
+    for id in ids:
+        assert tokens["other"][id] > tokens["sleeper"][id]
+        assert (await client.get(id)).result == "other"
 
 
 async def test_a_worker_goes_on_when_the_server_comes_back(own_server: Server, queue: str) -> None:

@@ -26,8 +26,6 @@ from .transport import Call, Transport
 
 _LOG = logging.getLogger("tidewheel.worker")
 
-_LEASE_TRUSTED = 0.9
-
 
 class Reporter(Protocol):
     """Where signs of life and outcomes go."""
@@ -70,7 +68,7 @@ class HeldAttempt:
         self.context = Context(job, worker, self._on_progress)
         self._reporter = reporter
         self._lease_s = lease_s
-        self._trusted_until = taken_at + lease_s * _LEASE_TRUSTED
+        self._trusted_until = taken_at + lease_s * limits.LEASE_TRUSTED_PART
         self._progress_came = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._interrupted: str | None = None
@@ -109,7 +107,7 @@ class HeldAttempt:
             try:
                 await self._reporter.heartbeat(self.job, self._lease_s, None if progress is sent else progress)
                 sent, wait_s = progress, every_s
-                self._trusted_until = last + self._lease_s * _LEASE_TRUSTED
+                self._trusted_until = last + self._lease_s * limits.LEASE_TRUSTED_PART
             except (StaleToken, NotFound) as error:
                 self.context.call_off(f"the attempt is over: {error.detail}")
                 return

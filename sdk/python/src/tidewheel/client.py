@@ -187,7 +187,7 @@ class Client:
         """All jobs of a filter, latest first, page by page."""
         cursor: str | None = None
         while True:
-            page = await self.list(limit=1_000, cursor=cursor, with_payload=with_payload, **filter)
+            page = await self.list(limit=limits.PAGE_COUNT_MAX, cursor=cursor, with_payload=with_payload, **filter)
             for job in page.items:
                 yield job
             cursor = page.next_cursor

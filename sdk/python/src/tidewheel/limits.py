@@ -23,6 +23,12 @@ BATCHER_WAITING_COUNT_MAX: Final = 10_000
 REQUEST_TIMEOUT_S: Final = 30.0
 """How long one request may go unanswered."""
 
+CONNECTIONS_COUNT_MAX: Final = 100
+"""Connections of a client to its server. A worker has as many more as it runs handlers."""
+
+PAGE_COUNT_MAX: Final = 1_000
+"""Items on one page of a list."""
+
 CONNECT_TIMEOUT_S: Final = 10.0
 """How long connecting may take."""
 
@@ -46,6 +52,9 @@ LEASE_S_MIN: Final = 1.0
 
 HEARTBEATS_PER_LEASE: Final = 3
 """Signs of life in the time of one lease."""
+
+LEASE_TRUSTED_PART: Final = 0.9
+"""How much of a lease a worker counts on without a sign that the server heard it: less than the server does."""
 
 TAKE_WAIT_S_DEFAULT: Final = 20.0
 """How long one request for jobs waits for the first."""

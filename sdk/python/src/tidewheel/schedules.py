@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from . import limits
 from .encoding import to_json
 from .errors import ApiError
 from .models import Page, compact, wire_time
@@ -152,7 +153,7 @@ class Schedules:
         """All schedules of a filter (the arguments of `list`), page by page."""
         cursor: str | None = None
         while True:
-            page = await self.list(limit=1_000, cursor=cursor, **filter)
+            page = await self.list(limit=limits.PAGE_COUNT_MAX, cursor=cursor, **filter)
             for schedule in page.items:
                 yield schedule
             cursor = page.next_cursor

@@ -74,7 +74,7 @@ class Transport:
         key: str | None = None,
         tenant: str | None = None,
         patience: Patience | None = None,
-        connections_count_max: int = 100,
+        connections_count_max: int = limits.CONNECTIONS_COUNT_MAX,
     ) -> None:
         self.url = (url or url_default()).rstrip("/")
         key = key or os.environ.get("TIDEWHEEL_KEY")

@@ -126,8 +126,8 @@ class Worker:
         self._stop = asyncio.Event()
         if self._stop_early:
             self._stop.set()
-        connections = self._concurrency + len(self._queues) + self._concurrency
-        transport = Transport(self.url, key=self._key, tenant=self._tenant, connections_count_max=max(100, connections))
+        connections = limits.CONNECTIONS_COUNT_MAX + self._concurrency + len(self._queues)
+        transport = Transport(self.url, key=self._key, tenant=self._tenant, connections_count_max=connections)
         self._crew = _Crew(self._concurrency, self._handlers, self._stop)
         heard = self._listen() if signals else []
         wait_s = min(self._wait_s, limits.BURST_WAIT_S) if burst else self._wait_s
@@ -241,8 +241,13 @@ class _Crew:
         self._line.clear()
         if waiting:
             _LOG.info("handing back %d jobs that have not started", len(waiting))
-        await asyncio.gather(*(held.tell(HANDED_BACK) for held in waiting))
-        await asyncio.gather(*(held.let_go() for held in waiting))
+            # A server that is gone must not hold the worker up: then the leases tell.
+            telling = {asyncio.create_task(held.tell(HANDED_BACK)) for held in waiting}
+            _, untold = await asyncio.wait(telling, timeout=max(deadline_s, limits.CANCEL_GRACE_S))
+            for task in untold:
+                task.cancel()
+        for held in waiting:
+            await held.let_go()
         if not self._running:
             return
         _LOG.info("waiting up to %g s for %d jobs that run", deadline_s, len(self._running))
