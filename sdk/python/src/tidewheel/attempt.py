@@ -1,0 +1,222 @@
+"""One attempt at a job, from being taken to its outcome.
+
+It is kept alive by heartbeats from the moment it is taken, whether its handler has started or not, until its outcome is
+told. A worker trusts its lease a little less long than the server does: once no heartbeat has got through for that time
+the attempt counts as lost, and the handler is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from . import limits
+from .context import Context, TakenJob
+from .encoding import PayloadError, to_json
+from .errors import ApiError, NotFound, StaleToken, TidewheelError, Unreachable
+from .handlers import Handler
+from .outcomes import HANDED_BACK, Fail, Outcome, Retry, checked_result, outcome_of
+from .patience import Patience
+from .transport import Call, Transport
+
+_LOG = logging.getLogger("tidewheel.worker")
+
+
+class Reporter(Protocol):
+    """Where signs of life and outcomes go."""
+
+    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any) -> None:
+        """Keeps the lease. Raises `StaleToken` or `NotFound` if the attempt is over."""
+
+    async def outcome(self, job: TakenJob, outcome: Outcome) -> None:
+        """Tells what came of it. Raises `StaleToken` if the attempt was over before."""
+
+
+@dataclass(frozen=True)
+class HttpReporter:
+    """Reports to the server."""
+
+    transport: Transport
+
+    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any) -> None:
+        """Keeps the lease."""
+        body = {"token": job.token, "extend": extend_s}
+        if progress is not None:
+            body["progress"] = progress
+        path = f"/v1/jobs/{quote(job.id, safe='')}/heartbeat"
+        # One try, and no longer than a heartbeat is good for: the next one is due soon anyway.
+        timeout_s = extend_s / limits.HEARTBEATS_PER_LEASE
+        await self.transport.once(Call("POST", path, body=to_json(body), timeout_s=timeout_s))
+
+    async def outcome(self, job: TakenJob, outcome: Outcome) -> None:
+        """Tells what came of it; the same outcome told twice is told once."""
+        path = f"/v1/jobs/{quote(job.id, safe='')}/outcome"
+        patience = Patience(total_wait_s=limits.OUTCOME_TOTAL_WAIT_S, longest_wait_s=limits.TAKE_RETRY_LONGEST_WAIT_S)
+        await self.transport.send(Call("POST", path, body=outcome.to_wire(job.token)), patience)
+
+
+class HeldAttempt:
+    """A job this worker holds."""
+
+    def __init__(self, job: TakenJob, worker: str, reporter: Reporter, lease_s: float, taken_at: float) -> None:
+        self.job = job
+        self.context = Context(job, worker, self._on_progress)
+        self._reporter = reporter
+        self._lease_s = lease_s
+        self._trusted_until = taken_at + lease_s * limits.LEASE_TRUSTED_PART
+        self._progress_came = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._interrupted: str | None = None
+        self._task: asyncio.Future[Any] | None = None
+        self._is_async = True
+        self.stuck_thread = False
+        """Whether the handler's thread goes on although the attempt is over."""
+
+    def _on_progress(self) -> None:
+        self._progress_came.set()
+
+    def keep(self) -> None:
+        """Begins to send signs of life."""
+        self._beating = asyncio.create_task(self._beat())
+
+    async def let_go(self) -> None:
+        """Stops sending signs of life."""
+        if self._beating is not None:
+            self._beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._beating
+
+    async def _beat(self) -> None:
+        every_s = self._lease_s / limits.HEARTBEATS_PER_LEASE
+        last, wait_s, sent = monotonic(), every_s, None
+        while True:
+            try:
+                await asyncio.wait_for(self._progress_came.wait(), wait_s)
+                # Progress goes out soon, but not each on its own.
+                await asyncio.sleep(max(0.0, min(limits.PROGRESS_EVERY_S - (monotonic() - last), every_s)))
+            except asyncio.TimeoutError:
+                pass
+            self._progress_came.clear()
+            progress = self.context.latest_progress
+            last = monotonic()
+            try:
+                await self._reporter.heartbeat(self.job, self._lease_s, None if progress is sent else progress)
+                sent, wait_s = progress, every_s
+                self._trusted_until = last + self._lease_s * limits.LEASE_TRUSTED_PART
+            except (StaleToken, NotFound) as error:
+                self.context.call_off(f"the attempt is over: {error.detail}")
+                return
+            except (ApiError, Unreachable) as error:
+                _LOG.warning("no heartbeat for %s: %s", self.job.id, error)
+                wait_s = min(every_s / limits.HEARTBEATS_PER_LEASE, limits.TAKE_RETRY_LONGEST_WAIT_S)
+                if self.is_past_lease():
+                    self.context.call_off("no heartbeat got through for the time of the lease")
+
+    def is_past_lease(self) -> bool:
+        """Whether the lease may have run out, as far as this worker knows."""
+        return monotonic() > self._trusted_until
+
+    async def run(self, handler: Handler | None) -> None:
+        """Runs the handler and tells what came of it. Never raises for what the handler does."""
+        if self.context.cancelled.is_set() or self.is_past_lease():
+            _LOG.warning("%s was lost before it started: the lease has run out", self.job.id)
+            return
+        if handler is None:
+            outcome = Outcome("failed", error=f"no handler for the type {self.job.type!r} on this worker")
+        else:
+            outcome = await self.find_outcome(handler)
+        if self._interrupted is not None:
+            if self.stuck_thread:
+                _LOG.warning("%s still runs in its thread; its lease is left to run out", self.job.id)
+                return
+            outcome = HANDED_BACK
+        await self.tell(outcome)
+        await self._wait_for_thread()
+
+    async def _wait_for_thread(self) -> None:
+        """Keeps the place of a handler whose thread goes on after its attempt: threads must not pile up."""
+        if self.stuck_thread and self._task is not None:
+            self.context.log.warning("the handler still runs in its thread and keeps its place until it ends")
+            await self.let_go()
+            await asyncio.wait({self._task})
+            _retrieve(self._task)
+
+    async def tell(self, outcome: Outcome) -> None:
+        """Tells what came of it, and logs for the handler if nobody wants to know any more."""
+        log = self.context.log
+        try:
+            await self._reporter.outcome(self.job, outcome)
+        except StaleToken:
+            log.warning(
+                "the outcome %r came too late and was refused (stale_token): the attempt with token %s is over, "
+                "and another one may have run",
+                outcome.status,
+                self.job.token,
+            )
+        except NotFound:
+            log.warning("the outcome %r was refused: the job is gone", outcome.status)
+        except TidewheelError as error:
+            log.error("the outcome %r could not be told; the job will be run again: %s", outcome.status, error)
+
+    def interrupt(self, why: str) -> None:
+        """Ends the handler because the worker stops; the job is handed back."""
+        self._interrupted = why
+        self.context.call_off(why)
+        if self._task is not None and self._is_async:
+            self._task.cancel()
+
+    async def find_outcome(self, handler: Handler) -> Outcome:
+        """Runs the handler under its time limit."""
+        try:
+            self._task = asyncio.ensure_future(handler.call(self.context))
+        except Exception as error:
+            return outcome_of(error)
+        task, context, self._is_async = self._task, self.context, handler.is_async
+        limit_s = self.job.timeout.total_seconds()
+        called_off = asyncio.create_task(context.cancelled.wait())
+        try:
+            await asyncio.wait({task, called_off}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            timed_out = not task.done() and not context.cancelled.is_set()
+            if timed_out:
+                context.call_off(f"the time limit of {limit_s:g} s has passed")
+            elif not task.done():
+                await asyncio.wait({task}, timeout=limits.CANCEL_GRACE_S)
+        finally:
+            called_off.cancel()
+        if not task.done() and handler.is_async:
+            task.cancel()
+            await asyncio.wait({task}, timeout=limits.CANCEL_GRACE_S)
+        self.stuck_thread = not task.done() and not handler.is_async
+        if timed_out:
+            _retrieve(task)
+            return Outcome("failed", error=f"timed out after {limit_s:g} s")
+        return self._outcome_of_task(task)
+
+    def _outcome_of_task(self, task: asyncio.Future[Any]) -> Outcome:
+        if not task.done():
+            return Outcome("failed", error="the handler does not end")
+        if task.cancelled():
+            return outcome_of(asyncio.CancelledError())
+        error = task.exception()
+        if error is not None:
+            outcome = outcome_of(error)
+            if outcome.status == "failed":
+                level = logging.INFO if isinstance(error, Retry) else logging.WARNING
+                is_said = isinstance(error, (Retry, Fail, PayloadError))
+                self.context.log.log(level, "%s", outcome.error, exc_info=None if is_said else error)
+            return outcome
+        result, fault = checked_result(task.result())
+        if fault is not None:
+            self.context.log.warning("the result is not kept: %s", fault)
+        return Outcome("succeeded", result=result)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Looks at an exception nobody waits for, so that it is not logged as forgotten."""
+    if task.done() and not task.cancelled():
+        task.exception()

@@ -1,0 +1,190 @@
+"""What a handler is told about the job it runs, and what it can say while it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from . import limits
+from .encoding import to_json
+from .models import Json, Wire, read_span
+from .outcomes import Cancelled
+from .times import read_time_or_none
+
+
+@dataclass(frozen=True)
+class TakenJob(Wire):
+    """A job a worker has taken."""
+
+    READ = {
+        **dict.fromkeys(("fire_at", "run_at", "created_at", "expires_at", "lease_until"), read_time_or_none),
+        "timeout": read_span,
+    }
+
+    id: str
+    tenant: str
+    type: str
+    payload: Json
+    attempt: int
+    max_attempts: int
+    token: int
+    idempotency_key: str
+    fire_at: datetime
+    run_at: datetime
+    created_at: datetime
+    catch_up: bool
+    queue: str
+    priority: str
+    timeout: timedelta
+    labels: Mapping[str, str]
+    expires_at: datetime | None = None
+    lease_until: datetime | None = None
+    schedule_id: str | None = None
+
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:  # not generic at run time before Python 3.11
+    _Adapter = logging.LoggerAdapter
+
+
+class _JobLog(_Adapter):
+    """Puts the job in front of every message."""
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        extra = self.extra or {}
+        return f"[{extra['tidewheel_job']} attempt {extra['tidewheel_attempt']}] {msg}", {
+            **kwargs,
+            "extra": extra,
+        }
+
+
+class Context:
+    """The job a handler runs. All facts are read-only."""
+
+    def __init__(self, job: TakenJob, worker: str, on_progress: Callable[[], None] | None = None) -> None:
+        self.job = job
+        """Everything the server said of the job."""
+        self.worker = worker
+        """The name of the worker that runs it."""
+        self.cancelled = asyncio.Event()
+        """Set when the attempt is over before the handler is: the job was cancelled or given to another worker, the
+        time limit has passed, or the worker is stopping. `is_set()` may be asked from any thread."""
+        self.why_cancelled: str | None = None
+        """Why `cancelled` is set, in words."""
+        self.log: logging.LoggerAdapter[logging.Logger] = _JobLog(
+            logging.getLogger(f"tidewheel.handler.{job.type}"),
+            {"tidewheel_job": job.id, "tidewheel_attempt": job.attempt},
+        )
+        """A logger that names the job: `tidewheel.handler.TYPE`."""
+        self._loop = asyncio.get_running_loop()
+        self._on_progress = on_progress
+        self.latest_progress: Json = None
+        """What `progress` was last told."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def type(self) -> str:
+        """The job's type."""
+        return self.job.type
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.job.queue
+
+    @property
+    def tenant(self) -> str:
+        """Whose job it is."""
+        return self.job.tenant
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.job.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the job has."""
+        return self.job.max_attempts
+
+    @property
+    def token(self) -> int:
+        """The fencing token: rises with every attempt. Hand it to what you write to, to refuse older ones there."""
+        return self.job.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for all attempts of a job, different for every occurrence: what the inbox records."""
+        return self.job.idempotency_key
+
+    @property
+    def fire_at(self) -> datetime:
+        """The nominal time: what a report is *for*."""
+        return self.job.fire_at
+
+    @property
+    def run_at(self) -> datetime:
+        """When this attempt was set to start."""
+        return self.job.run_at
+
+    @property
+    def catch_up(self) -> bool:
+        """Whether it is late, to make up for a missed time."""
+        return self.job.catch_up
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The job's labels."""
+        return self.job.labels
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long this attempt may take."""
+        return self.job.timeout
+
+    @property
+    def payload(self) -> Json:
+        """The payload as it came, not converted."""
+        return self.job.payload
+
+    def progress(self, value: Json) -> None:
+        """Says how far it is: any JSON of at most 8,192 bytes, shown with the job.
+
+        Can be called from any thread, and as often as one likes: the latest is sent, about twice a second.
+
+        Raises:
+            ValueError: if it is too large.
+            TypeError: if it is not JSON.
+        """
+        text = to_json(value)
+        if len(text) > limits.RESULT_BYTES_MAX:
+            raise ValueError(f"progress has {len(text)} bytes; at most {limits.RESULT_BYTES_MAX} are kept")
+        # As it is now: the caller may go on changing what it passed.
+        self.latest_progress = json.loads(text)
+        if self._on_progress is not None:
+            self._loop.call_soon_threadsafe(self._on_progress)
+
+    def raise_if_cancelled(self) -> None:
+        """Ends the handler if the attempt is over.
+
+        Raises:
+            Cancelled: if it is.
+        """
+        if self.cancelled.is_set():
+            raise Cancelled(self.why_cancelled or "")
+
+    def call_off(self, why: str) -> None:
+        """Tells the handler that its attempt is over; for the worker and for tests."""
+        if not self.cancelled.is_set():
+            self.why_cancelled = why
+            self.cancelled.set()

@@ -1,0 +1,73 @@
+"""Times and durations, as Python has them and as the server reads and writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+Duration = timedelta | float | int | str
+"""A `timedelta`, a number of seconds, or a text the server reads, such as `"90s"`, `"1h30m"` or `"PT90S"`."""
+
+Time = datetime | str
+"""An aware `datetime`, or an RFC 3339 text."""
+
+_UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+
+
+def write_time(time: Time) -> str:
+    """Writes a time for the server.
+
+    Raises:
+        ValueError: if the `datetime` has no time zone: a naive one means different instants on different machines.
+    """
+    if isinstance(time, str):
+        return time
+    if time.tzinfo is None:
+        raise ValueError(f"{time!r} has no time zone; use datetime.now(timezone.utc) or zoneinfo")
+    utc = time.astimezone(timezone.utc)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1_000:03}Z"
+
+
+def read_time(text: str) -> datetime:
+    """Reads a time the server wrote."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def read_time_or_none(text: str | None) -> datetime | None:
+    """Reads a time that may be missing."""
+    return None if text is None else read_time(text)
+
+
+def write_duration(duration: Duration) -> str | float | int:
+    """Writes a duration for the server, to the millisecond."""
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, float):
+        return round(duration, 3)
+    return duration
+
+
+def read_duration(text: str | float | int) -> timedelta:
+    """Reads a duration as the server writes it: `"1h30m"`, `"250ms"`; or a number of seconds.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    if isinstance(text, (int, float)):
+        return timedelta(seconds=text)
+    seconds, end = 0.0, 0
+    while end < len(text):
+        part = _PART.match(text, end)
+        if part is None:
+            raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m")
+        seconds += float(part[1]) * _UNITS_S[part[2]]
+        end = part.end()
+    return timedelta(seconds=round(seconds, 3))
+
+
+def in_seconds(duration: Duration) -> float:
+    """How many seconds a duration has. Texts are those of `read_duration`."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    return read_duration(duration).total_seconds()
