@@ -16,5 +16,5 @@ export interface Context<P = unknown> {
    * @param progress - Any JSON, at most 8 KiB.
    * @throws The signal's reason, when the attempt turns out to be over.
    */
-  progress(progress: unknown): Promise<void>;
+  readonly progress: (progress: unknown) => Promise<void>;
 }

@@ -19,8 +19,8 @@ export interface PgClient {
 }
 
 /** A `Pool` of `pg`. */
-export interface PgPool<C extends PgClient & { release(error?: boolean | Error): void } = PgClient & { release(error?: boolean | Error): void }> {
-  connect(): Promise<C>;
+export interface PgPool {
+  connect(): Promise<PgClient & { release(error?: boolean | Error): void }>;
   readonly totalCount: number;
 }
 
@@ -85,8 +85,8 @@ export function record(db: SqliteDatabase | PgClient, key: Key, options?: InboxO
  * @returns The work's value, or that it was skipped.
  */
 export function once<T, D extends SqliteDatabase>(db: D, key: Key, work: (db: D) => T, options?: InboxOptions): Once<T>;
-export function once<T, C extends PgClient & { release(error?: boolean | Error): void }>(
-  db: PgPool<C>,
+export function once<T, C extends PgClient = PgClient>(
+  db: PgPool,
   key: Key,
   work: (client: C) => Promise<T>,
   options?: InboxOptions,

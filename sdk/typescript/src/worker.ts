@@ -25,7 +25,8 @@ import { backoffMs, pause } from "./pause.js";
 
 /** What a worker tells while it runs. */
 export type WorkerEvent =
-  | { kind: "started" | "settled"; job: TakenJob }
+  | { kind: "started"; job: TakenJob }
+  | { kind: "settled"; job: TakenJob }
   | { kind: "reported"; job: TakenJob; outcome: Outcome }
   /** The server would not take the outcome: the attempt was over, and another one decides. */
   | { kind: "stale"; job: TakenJob; outcome: Outcome }
@@ -114,11 +115,15 @@ export class Worker {
    * Says what runs for jobs of a type. Jobs of a type that has no handler fail, and are retried.
    *
    * @param type - The jobs' type.
+   * @param options - `parse` checks the payload first, and gives it its type. May be left out.
    * @param handler - Runs for each attempt.
-   * @param options - `parse` checks the payload first, and gives it its type.
    */
-  handler<P = unknown, R = unknown>(type: string, handler: Handler<P, R>, options?: HandlerOptions<P>): this {
+  handler<P = unknown, R = unknown>(type: string, handler: Handler<P, R>): this;
+  handler<P = unknown, R = unknown>(type: string, options: HandlerOptions<P>, handler: Handler<P, R>): this;
+  handler<P, R>(type: string, second: Handler<P, R> | HandlerOptions<P>, third?: Handler<P, R>): this {
     if (this.#registrations.has(type)) throw new TidewheelError(`the type ${type} has a handler already`);
+    const [options, handler] = typeof second === "function" ? [undefined, second] : [second, third];
+    if (handler === undefined) throw new TypeError(`the type ${type} is given no handler`);
     this.#registrations.set(type, register(handler, options));
     return this;
   }

@@ -109,7 +109,7 @@ describe("inbox in PostgreSQL", { skip: url === undefined && process.env["CI"] !
   });
 
   test("work that fails leaves nothing and runs again", async () => {
-    const broken = inbox.once(pool, "k2", async (client) => {
+    const broken = inbox.once(pool, "k2", async (client: pg.PoolClient) => {
       await insert("half")(client);
       throw new Error("broken");
     }, options);

@@ -30,12 +30,11 @@ test("each way to end is told as it would be reported", async () => {
 });
 
 test("a worker's handlers can be run, with their checks", async () => {
-  const worker = new Worker(new Client()).handler("n", (n) => n * 2, {
-    parse: (payload) => {
-      if (typeof payload !== "number") throw new TypeError("not a number");
-      return payload;
-    },
-  });
+  const number = (payload: unknown) => {
+    if (typeof payload !== "number") throw new TypeError("not a number");
+    return payload;
+  };
+  const worker = new Worker(new Client()).handler("n", { parse: number }, (n) => n * 2);
   assert.deepEqual(await runHandler(worker, { type: "n", payload: 2 }), { status: "succeeded", result: 4, progress: [] });
   assert.deepEqual(await runHandler(worker, { type: "n", payload: "2" }), {
     status: "failed",
