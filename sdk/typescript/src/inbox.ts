@@ -92,6 +92,7 @@ export function once<T, C extends PgClient = PgClient>(
   options?: InboxOptions,
 ): Promise<Once<T>>;
 export function once<T, C extends PgClient>(
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- as one, a pool would be taken for the work's client
   db: C,
   key: Key,
   work: (client: C) => Promise<T>,

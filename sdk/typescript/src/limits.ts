@@ -38,6 +38,8 @@ export const CONCURRENCY_DEFAULT = 10;
 export const DRAIN_MS_DEFAULT = 30_000;
 /** How long handlers get to react to the abort when that time is over. */
 export const DRAIN_GRACE_MS = 1_000;
+/** How long the server then has to take their jobs back. */
+export const DRAIN_REPORT_MS_MAX = 10_000;
 
 /** Text of an error that is sent. */
 export const ERROR_CHARS_MAX = 2_000;

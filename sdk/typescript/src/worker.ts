@@ -13,6 +13,7 @@ import {
   CONCURRENCY_DEFAULT,
   DRAIN_GRACE_MS,
   DRAIN_MS_DEFAULT,
+  DRAIN_REPORT_MS_MAX,
   LEASE_MS_DEFAULT,
   LEASE_MS_MIN,
   REQUEST_TIMEOUT_MS,
@@ -88,7 +89,7 @@ export class Worker {
   readonly #waitMs: number;
   readonly #registrations = new Map<string, Registration>();
   readonly #waiting: Held[] = [];
-  readonly #running = new Map<Held, Promise<void>>();
+  readonly #running = new Map<Held, { reported: Promise<void>; ended: Promise<void> }>();
   readonly #stop = new AbortController();
   #room: (() => void)[] = [];
   #run: Promise<void> | undefined;
@@ -241,7 +242,7 @@ export class Worker {
       this.#tell({ kind: "settled", job });
       this.#startWaiting();
     });
-    this.#running.set(held, ended);
+    this.#running.set(held, { reported, ended });
   }
 
   async #report(held: Held, outcome: Outcome | undefined): Promise<void> {
@@ -278,12 +279,15 @@ export class Worker {
   /** After the last take: hands back what has not started, waits for what runs, and hands back what does not end. */
   async #finish(): Promise<void> {
     const back = this.#waiting.splice(0).map((held) => this.#handBack(held));
-    const all = Promise.all([...this.#running.values(), ...back]);
+    const running = [...this.#running.values()];
+    const all = Promise.all([...running.map(({ ended }) => ended), ...back]);
     const over = new AbortController();
     const timeout = async () => {
       await pause(durationMs(this.#options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT)), over.signal);
       for (const held of this.#running.keys()) held.control.abort(new Draining("the worker stops"));
-      await pause(DRAIN_GRACE_MS, over.signal);
+      const reported = Promise.all(running.map(({ reported }) => reported));
+      // Handlers get a moment to tidy up, and the server a longer one to hear that their jobs are handed back.
+      await Promise.all([pause(DRAIN_GRACE_MS, over.signal), Promise.race([reported, pause(DRAIN_REPORT_MS_MAX, over.signal)])]);
     };
     await Promise.race([all, timeout().catch(() => undefined)]);
     over.abort();
