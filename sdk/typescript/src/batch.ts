@@ -1,0 +1,72 @@
+/** Cutting jobs into batches that one request carries, and sending one. */
+import { ApiError, refusal } from "./errors.js";
+import type { BatchedJob, NewJob, RefusedJob } from "./job.js";
+import { BATCH_BYTES_MAX, BATCH_COUNT_MAX } from "./limits.js";
+import type { Transport } from "./transport.js";
+
+/** About what one job takes besides its payload. */
+const JOB_BYTES = 512;
+
+/** @internal */
+export function jobBytes(job: NewJob): number {
+  const payload = job.payload === undefined ? undefined : JSON.stringify(job.payload);
+  // A character is at most three bytes of UTF-8; counting exactly would mean encoding twice.
+  return JOB_BYTES + (payload ? payload.length * 3 : 0);
+}
+
+/** @internal */
+export async function* chunks(jobs: Iterable<NewJob> | AsyncIterable<NewJob>): AsyncGenerator<NewJob[], void> {
+  let chunk: NewJob[] = [];
+  let bytes = 0;
+  for await (const job of jobs) {
+    const size = jobBytes(job);
+    if (chunk.length >= BATCH_COUNT_MAX || (chunk.length > 0 && bytes + size > BATCH_BYTES_MAX)) {
+      yield chunk;
+      chunk = [];
+      bytes = 0;
+    }
+    chunk.push(job);
+    bytes += size;
+  }
+  if (chunk.length > 0) yield chunk;
+}
+
+/** @internal */
+export interface ChunkOptions {
+  partial?: boolean | undefined;
+  signal?: AbortSignal | undefined;
+  /** How many jobs of the same call were sent before. */
+  offset: number;
+}
+
+/** @internal */
+export async function sendChunk(
+  transport: Transport,
+  jobs: NewJob[],
+  options: ChunkOptions,
+): Promise<(BatchedJob | RefusedJob)[]> {
+  try {
+    const answer = await transport.send<{ jobs: (BatchedJob | RefusedJob)[] }>({
+      method: "POST",
+      path: "/jobs/batch",
+      query: { partial: options.partial ? "true" : undefined },
+      body: jobs,
+      signal: options.signal,
+      paced: true,
+    });
+    return answer.jobs;
+  } catch (error) {
+    throw error instanceof ApiError ? moved(error, options.offset) : error;
+  }
+}
+
+/** The error with pointers (`/3/type`) that count from the first job of the call, not of the batch. */
+function moved(error: ApiError, offset: number): ApiError {
+  if (offset === 0 || error.errors.length === 0) return error;
+  const errors = error.errors.map((fault) => ({
+    ...fault,
+    pointer: fault.pointer.replace(/^\/(\d+)/, (_, place: string) => `/${Number(place) + offset}`),
+  }));
+  const { status, code, detail, retryAfterMs } = error;
+  return refusal({ type: "about:blank", title: code, status, code, detail, errors }, retryAfterMs);
+}

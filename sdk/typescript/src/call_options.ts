@@ -1,0 +1,19 @@
+/** What calls take besides what they are about. */
+import { randomUUID } from "node:crypto";
+
+/** What every call takes. */
+export interface CallOptions {
+  /** Gives the call up. */
+  signal?: AbortSignal;
+}
+
+/** What calls that change something take. */
+export interface ChangeOptions extends CallOptions {
+  /** Sent with every try of the call, so that it is carried out once; made up when not given. */
+  idempotencyKey?: string;
+}
+
+/** @internal */
+export function keyOf(options: ChangeOptions): Record<string, string> {
+  return { "idempotency-key": options.idempotencyKey ?? randomUUID() };
+}

@@ -1,0 +1,203 @@
+/** One HTTP exchange with the server, repeated as long as that is safe and the patience lasts. */
+import { performance } from "node:perf_hooks";
+import { ConnectionError, refusal, type ApiError, type Problem } from "./errors.js";
+import { PATIENCE_MS, REQUEST_TIMEOUT_MS } from "./limits.js";
+import { backoffMs, pause } from "./pause.js";
+import { fromWire, toWire } from "./wire.js";
+
+/** How to reach a server. */
+export interface ConnectOptions {
+  /** By default `TIDEWHEEL_URL`, or `http://127.0.0.1:7400`. */
+  url?: string;
+  /** The key to show; by default `TIDEWHEEL_KEY`, or none. */
+  key?: string;
+  /** The tenant to act for; by default `TIDEWHEEL_TENANT`, or the key's own. */
+  tenant?: string;
+  /** How long one exchange may take, in milliseconds; 30,000 by default. */
+  timeoutMs?: number;
+  /** How long a call goes on trying, in milliseconds; 60,000 by default. */
+  patienceMs?: number;
+  /** Used instead of Node's own `fetch`. */
+  fetch?: typeof fetch;
+}
+
+/**
+ * When a call may be sent again: `always`, since doing it twice is doing it once; or only when it was `refused`, since
+ * a lost answer leaves open whether it was done.
+ *
+ * @internal
+ */
+export type Repeat = "always" | "refused";
+
+/** @internal */
+export interface Call {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  path: string;
+  query?: Record<string, string | undefined>;
+  body?: unknown;
+  headers?: Record<string, string | undefined>;
+  repeat?: Repeat;
+  signal?: AbortSignal | undefined;
+  timeoutMs?: number;
+  patienceMs?: number;
+  /** Waits with all others like it when one of them was told to slow down. */
+  paced?: boolean;
+  /** Called before every try. */
+  onTry?: () => void;
+}
+
+/** Codes of refusals to connect: the request cannot have been read by anybody. */
+const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
+/** Answers that may be different a little later. */
+const PASSING = new Set([408, 429, 502, 503, 504]);
+/** Those of them that say the request was not carried out. */
+const NOT_DONE = new Set([429, 503]);
+
+/** @internal */
+export class Transport {
+  readonly url: string;
+  readonly #headers: Record<string, string>;
+  readonly #timeoutMs: number;
+  readonly #patienceMs: number;
+  readonly #fetch: typeof fetch;
+  #notBefore = 0;
+
+  constructor(options: ConnectOptions) {
+    this.url = (options.url ?? process.env["TIDEWHEEL_URL"] ?? "http://127.0.0.1:7400").replace(/\/+$/, "");
+    const key = options.key ?? process.env["TIDEWHEEL_KEY"];
+    const tenant = options.tenant ?? process.env["TIDEWHEEL_TENANT"];
+    this.#headers = {
+      accept: "application/json",
+      ...(key ? { authorization: `Bearer ${key.trim()}` } : {}),
+      ...(tenant ? { "tidewheel-tenant": tenant } : {}),
+    };
+    this.#timeoutMs = options.timeoutMs ?? REQUEST_TIMEOUT_MS;
+    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+    this.#fetch = options.fetch ?? fetch;
+  }
+
+  /** Sends a call until it is answered for good, and gives the answer in this package's names. */
+  async send<T>(call: Call): Promise<T> {
+    // Outside of the tries: what is no JSON will not become so.
+    const body = call.body === undefined ? undefined : JSON.stringify(toWire(call.body));
+    const deadline = performance.now() + (call.patienceMs ?? this.#patienceMs);
+    for (let tries = 0; ; tries += 1) {
+      if (call.paced) await this.#pace(deadline, call.signal);
+      call.onTry?.();
+      const result = await this.#exchange(call, body);
+      if ("answer" in result) return result.answer as T;
+      const waitMs = Math.max(backoffMs(tries), result.retryAfterMs ?? 0);
+      const again = result.safe || (call.repeat ?? "always") === "always";
+      if (!result.passing || !again || performance.now() + waitMs > deadline) throw result.error;
+      if (call.paced && result.retryAfterMs !== undefined) {
+        this.#notBefore = Math.max(this.#notBefore, performance.now() + result.retryAfterMs);
+      }
+      await pause(waitMs, call.signal);
+    }
+  }
+
+  async #pace(deadline: number, signal?: AbortSignal): Promise<void> {
+    const waitMs = Math.min(this.#notBefore, deadline) - performance.now();
+    if (waitMs > 0) await pause(waitMs, signal);
+  }
+
+  async #exchange(call: Call, body: string | undefined): Promise<{ answer: unknown } | Failed> {
+    call.signal?.throwIfAborted();
+    // A controller of its own for each exchange: joining a long-lived signal anew each time would pile up on it.
+    const control = new AbortController();
+    const abort = () => {
+      control.abort(call.signal?.reason);
+    };
+    call.signal?.addEventListener("abort", abort, { once: true });
+    const timeoutMs = call.timeoutMs ?? this.#timeoutMs;
+    const timer = setTimeout(() => {
+      control.abort(new ConnectionError(`no answer from ${this.url} within ${timeoutMs} ms`));
+    }, timeoutMs);
+    try {
+      const response = await this.#fetch(this.#address(call), {
+        method: call.method,
+        headers: this.#headersOf(call),
+        signal: control.signal,
+        ...(body === undefined ? {} : { body }),
+      });
+      return read(response, await response.text());
+    } catch (error) {
+      if (call.signal?.aborted) throw call.signal.reason;
+      return this.#unanswered(error);
+    } finally {
+      clearTimeout(timer);
+      call.signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  #address(call: Call): string {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(call.query ?? {})) {
+      if (value !== undefined) query.set(name, value);
+    }
+    const text = query.toString();
+    return `${this.url}/v1${call.path}${text ? `?${text}` : ""}`;
+  }
+
+  #headersOf(call: Call): Record<string, string> {
+    const headers = { ...this.#headers };
+    if (call.body !== undefined) headers["content-type"] = "application/json";
+    for (const [name, value] of Object.entries(call.headers ?? {})) {
+      if (value !== undefined) headers[name] = value;
+    }
+    return headers;
+  }
+
+  #unanswered(error: unknown): Failed {
+    if (error instanceof ConnectionError) return { error, passing: true, safe: false };
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : "";
+    const why = code || (cause instanceof Error ? cause.message : String(cause));
+    const failure = new ConnectionError(`no answer from ${this.url}: ${why}`, { cause });
+    return { error: failure, passing: true, safe: NOT_SENT.has(code) };
+  }
+}
+
+interface Failed {
+  error: ApiError | ConnectionError;
+  /** Whether it may go better a little later. */
+  passing: boolean;
+  /** Whether the call was certainly not carried out. */
+  safe: boolean;
+  retryAfterMs?: number | undefined;
+}
+
+function read(response: Response, text: string): { answer: unknown } | Failed {
+  if (response.ok) return { answer: text === "" ? undefined : fromWire(JSON.parse(text)) };
+  const retryAfterMs = retryAfter(response.headers.get("retry-after"));
+  const error = refusal(problem(response, text), retryAfterMs);
+  return { error, passing: PASSING.has(response.status), safe: NOT_DONE.has(response.status), retryAfterMs };
+}
+
+/** The problem document, or one made up where something between us and the server answered. */
+function problem(response: Response, text: string): Problem {
+  try {
+    const document = JSON.parse(text) as Partial<Problem> | null;
+    if (typeof document?.code === "string") {
+      return {
+        type: document.type ?? "about:blank",
+        title: document.title ?? "",
+        status: response.status,
+        detail: document.detail ?? "",
+        code: document.code,
+        ...(document.errors ? { errors: document.errors } : {}),
+      };
+    }
+  } catch {
+    // Not JSON: falls through to the status line.
+  }
+  const title = response.statusText || "refused";
+  return { type: "about:blank", title, status: response.status, detail: text.slice(0, 200) || title, code: `http_${response.status}` };
+}
+
+function retryAfter(value: string | null): number | undefined {
+  if (value === null) return undefined;
+  const wait = Number(value);
+  const ms = Number.isNaN(wait) ? Date.parse(value) - Date.now() : wait * 1_000;
+  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
+}

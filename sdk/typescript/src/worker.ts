@@ -1,0 +1,330 @@
+/** Taking jobs from queues and running handlers for them. */
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { performance } from "node:perf_hooks";
+import { attempt, type Classify, type Outcome } from "./attempt.js";
+import type { Client } from "./client.js";
+import { durationMs, seconds, type Duration } from "./duration.js";
+import { ApiError, InvalidRequestError, StaleTokenError, TidewheelError } from "./errors.js";
+import { register, type Handler, type HandlerOptions, type Registration } from "./handler.js";
+import type { TakenJob } from "./job.js";
+import { Lease } from "./lease.js";
+import {
+  CONCURRENCY_DEFAULT,
+  DRAIN_GRACE_MS,
+  DRAIN_MS_DEFAULT,
+  DRAIN_REPORT_MS_MAX,
+  LEASE_MS_DEFAULT,
+  LEASE_MS_MIN,
+  REQUEST_TIMEOUT_MS,
+  TAKE_COUNT_MAX,
+  TAKE_WAIT_MS,
+  TAKE_WAIT_MS_MAX,
+} from "./limits.js";
+import { Draining } from "./outcomes.js";
+import { backoffMs, pause } from "./pause.js";
+
+/** What a worker tells while it runs. */
+export type WorkerEvent =
+  | { kind: "started"; job: TakenJob }
+  | { kind: "settled"; job: TakenJob }
+  | { kind: "reported"; job: TakenJob; outcome: Outcome }
+  /** The server would not take the outcome: the attempt was over, and another one decides. */
+  | { kind: "stale"; job: TakenJob; outcome: Outcome }
+  /** The attempt was over before its handler was: `reason` is that of `context.signal`. Nothing is reported. */
+  | { kind: "lost"; job: TakenJob; reason: unknown }
+  | { kind: "handed_back"; job: TakenJob }
+  /** Something did not work; the worker goes on. */
+  | { kind: "trouble"; error: unknown; job?: TakenJob };
+
+/** How a worker works. */
+export interface WorkerOptions {
+  /** Where it takes jobs from; `["default"]` by default. */
+  queues?: readonly string[];
+  /** Handlers running at a time, over all queues; 10 by default. */
+  concurrency?: number;
+  /** How long a job is safe from other workers without a heartbeat; 30 s by default, at least 1 s. */
+  lease?: Duration;
+  /** How long a request for jobs stays open when there are none; 20 s by default, at most a minute. */
+  wait?: Duration;
+  /** How long running handlers may take to end once a drain began; 30 s by default. */
+  drainTimeout?: Duration;
+  /** What the server shows; by default host, process and a few random letters. */
+  name?: string;
+  /** Drain on SIGTERM and SIGINT while `run` runs; true by default. A second signal ends the process as usual. */
+  signals?: boolean;
+  /** Says of an error that is none of this package's whether trying again may help; by default it may. */
+  classify?: Classify;
+  /** Hears what happens. By default troubles go to `console.error`. */
+  onEvent?: (event: WorkerEvent) => void;
+}
+
+interface Held {
+  job: TakenJob;
+  lease: Lease;
+  control: AbortController;
+}
+
+/**
+ * Takes jobs and runs handlers.
+ *
+ * Each attempt has a lease that heartbeats keep; its `context.signal` is aborted when it should stop. When the server
+ * goes away, the worker tries again until it is back. `drain` stops taking, lets handlers end, and hands back the rest.
+ *
+ * @example
+ * ```ts
+ * const worker = new Worker(client, { queues: ["mail"], concurrency: 20 });
+ * worker.handler<Mail>("send-email", async (mail, context) => send(mail, context.signal));
+ * await worker.run();
+ * ```
+ */
+export class Worker {
+  /** What the server shows of it. */
+  readonly name: string;
+  readonly #client: Client;
+  readonly #options: WorkerOptions;
+  readonly #queues: readonly string[];
+  readonly #concurrency: number;
+  readonly #leaseMs: number;
+  readonly #waitMs: number;
+  readonly #registrations = new Map<string, Registration>();
+  readonly #waiting: Held[] = [];
+  readonly #running = new Map<Held, { reported: Promise<void>; ended: Promise<void> }>();
+  readonly #stop = new AbortController();
+  #room: (() => void)[] = [];
+  #run: Promise<void> | undefined;
+
+  /**
+   * @param client - Talks to the server, for the tenant whose jobs are taken.
+   * @param options - How to work.
+   */
+  constructor(client: Client, options: WorkerOptions = {}) {
+    this.#client = client;
+    this.#options = options;
+    this.#queues = [...new Set(options.queues ?? ["default"])];
+    this.#concurrency = options.concurrency ?? CONCURRENCY_DEFAULT;
+    this.#leaseMs = durationMs(options.lease ?? seconds(LEASE_MS_DEFAULT));
+    this.#waitMs = Math.min(durationMs(options.wait ?? seconds(TAKE_WAIT_MS)), TAKE_WAIT_MS_MAX);
+    this.name = options.name ?? `${hostname()}-${process.pid}-${randomBytes(3).toString("hex")}`;
+    this.#stop.signal.addEventListener("abort", () => { this.#wake(); });
+    if (this.#queues.length === 0) throw new RangeError("a worker needs a queue");
+    if (!Number.isInteger(this.#concurrency) || this.#concurrency < 1) throw new RangeError("concurrency is at least 1");
+    if (this.#leaseMs < LEASE_MS_MIN) throw new RangeError("a lease is at least 1s");
+  }
+
+  /**
+   * Says what runs for jobs of a type. Jobs of a type that has no handler fail, and are retried.
+   *
+   * @param type - The jobs' type.
+   * @param options - `parse` checks the payload first, and gives it its type. May be left out.
+   * @param handler - Runs for each attempt.
+   */
+  handler<P = unknown, R = unknown>(type: string, handler: Handler<P, R>): this;
+  handler<P = unknown, R = unknown>(type: string, options: HandlerOptions<P>, handler: Handler<P, R>): this;
+  handler<P, R>(type: string, second: Handler<P, R> | HandlerOptions<P>, third?: Handler<P, R>): this {
+    if (this.#registrations.has(type)) throw new TidewheelError(`the type ${type} has a handler already`);
+    const [options, handler] = typeof second === "function" ? [undefined, second] : [second, third];
+    if (handler === undefined) throw new TypeError(`the type ${type} is given no handler`);
+    this.#registrations.set(type, register(handler, options));
+    return this;
+  }
+
+  /** @internal */
+  registration(type: string): Registration | undefined {
+    return this.#registrations.get(type);
+  }
+
+  /** Works until `drain` is called or, unless `signals` is false, SIGTERM or SIGINT comes. Resolves when all is done. */
+  run(): Promise<void> {
+    if (this.#run !== undefined) throw new TidewheelError("the worker was started already");
+    this.#run = this.#work();
+    return this.#run;
+  }
+
+  /**
+   * Takes no more jobs, hands back those that have not started, and waits for handlers to end. Those that have not
+   * ended within `drainTimeout` are aborted, and their jobs handed back.
+   */
+  async drain(): Promise<void> {
+    this.#stop.abort(new Draining("the worker stops"));
+    await this.#run;
+  }
+
+  async #work(): Promise<void> {
+    const stop = () => {
+      this.#stop.abort(new Draining("the worker stops"));
+    };
+    const listening = this.#options.signals ?? true;
+    if (listening) for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, stop);
+    try {
+      const loops = await Promise.allSettled(this.#queues.map((queue) => this.#takeFrom(queue)));
+      await this.#finish();
+      for (const loop of loops) if (loop.status === "rejected") throw loop.reason;
+    } finally {
+      if (listening) for (const signal of ["SIGTERM", "SIGINT"] as const) process.off(signal, stop);
+    }
+  }
+
+  /** Takes jobs from one queue until the worker stops. */
+  async #takeFrom(queue: string): Promise<void> {
+    let failures = 0;
+    while (!this.#isStopping()) {
+      try {
+        await this.#roomForOne();
+        if (this.#isStopping()) return;
+        // What this queue may ask for: its share of the room, so that the queues together ask for little more.
+        const share = Math.ceil((this.#concurrency - this.#held) / this.#queues.length);
+        const jobs = await this.#take(queue, Math.max(1, Math.min(share, TAKE_COUNT_MAX)));
+        failures = 0;
+        const takenAt = performance.now();
+        for (const job of jobs) this.#accept(job, takenAt);
+      } catch (error) {
+        if (this.#isStopping()) return;
+        this.#tell({ kind: "trouble", error });
+        if (error instanceof InvalidRequestError) {
+          // A queue's name that is not valid will not become so.
+          this.#stop.abort(new Draining("the worker stops"));
+          throw error;
+        }
+        failures += 1;
+        const asked = error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0;
+        await pause(Math.max(asked, backoffMs(failures)), this.#stop.signal).catch(() => undefined);
+      }
+    }
+  }
+
+  async #take(queue: string, max: number): Promise<TakenJob[]> {
+    const answer = await this.#client.transport.send<{ jobs: TakenJob[] }>({
+      method: "POST",
+      path: `/queues/${encodeURIComponent(queue)}/take`,
+      body: { worker: this.name, max, wait: seconds(this.#waitMs), lease: seconds(this.#leaseMs) },
+      timeoutMs: this.#waitMs + REQUEST_TIMEOUT_MS,
+      // The loop above repeats it: one answer that got lost must not hold the room for long.
+      patienceMs: 0,
+      signal: this.#stop.signal,
+    });
+    return answer.jobs;
+  }
+
+  #accept(job: TakenJob, takenAt: number): void {
+    const control = new AbortController();
+    const lease = new Lease({ transport: this.#client.transport, job, leaseMs: this.#leaseMs, takenAt, control });
+    this.#waiting.push({ job, lease, control });
+    this.#startWaiting();
+  }
+
+  #startWaiting(): void {
+    while (!this.#isStopping() && this.#running.size < this.#concurrency) {
+      const held = this.#waiting.shift();
+      if (held === undefined) break;
+      if (held.control.signal.aborted) continue;
+      this.#start(held);
+    }
+    this.#wake();
+  }
+
+  /** Lets the queues look again whether there is room, or an end. */
+  #wake(): void {
+    const room = this.#room;
+    this.#room = [];
+    for (const wake of room) wake();
+  }
+
+  #start(held: Held): void {
+    const { job, lease, control } = held;
+    this.#tell({ kind: "started", job });
+    const progress = (value: unknown) => lease.progress(value);
+    const run = attempt(this.#registrations.get(job.type), job, { control, progress, classify: this.#options.classify });
+    const reported = run.outcome.then((outcome) => this.#report(held, outcome));
+    // The place is free when the handler has returned and its outcome is known to the server.
+    const ended = Promise.all([run.settled, reported]).then(() => {
+      this.#running.delete(held);
+      this.#tell({ kind: "settled", job });
+      this.#startWaiting();
+    });
+    this.#running.set(held, { reported, ended });
+  }
+
+  async #report(held: Held, outcome: Outcome | undefined): Promise<void> {
+    const { job, lease, control } = held;
+    try {
+      if (outcome === undefined) {
+        this.#tell({ kind: "lost", job, reason: control.signal.reason });
+        return;
+      }
+      await this.#send(job, outcome);
+      const back = control.signal.reason instanceof Draining && outcome.status === "snoozed";
+      this.#tell(back ? { kind: "handed_back", job } : { kind: "reported", job, outcome });
+    } catch (error) {
+      if (error instanceof StaleTokenError && outcome !== undefined) this.#tell({ kind: "stale", job, outcome });
+      else this.#tell({ kind: "trouble", error, job });
+    } finally {
+      lease.end();
+    }
+  }
+
+  async #send(job: TakenJob, outcome: Outcome): Promise<void> {
+    const path = `/jobs/${job.id}/outcome`;
+    const report = (body: object) =>
+      this.#client.transport.send({ method: "POST", path, body: { token: job.token, ...body }, patienceMs: 2 * this.#leaseMs });
+    try {
+      await report(outcome);
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError || error instanceof TypeError)) throw error;
+      // Such as a result that is too large or no JSON: the attempt must end all the same, and would end so each time.
+      await report({ status: "failed", error: `the outcome cannot be reported: ${error.message}`, retryable: false });
+    }
+  }
+
+  /** After the last take: hands back what has not started, waits for what runs, and hands back what does not end. */
+  async #finish(): Promise<void> {
+    const back = this.#waiting.splice(0).map((held) => this.#handBack(held));
+    const running = [...this.#running.values()];
+    const all = Promise.all([...running.map(({ ended }) => ended), ...back]);
+    const over = new AbortController();
+    const timeout = async () => {
+      await pause(durationMs(this.#options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT)), over.signal);
+      for (const held of this.#running.keys()) held.control.abort(new Draining("the worker stops"));
+      const reported = Promise.all(running.map(({ reported }) => reported));
+      // Handlers get a moment to tidy up, and the server a longer one to hear that their jobs are handed back.
+      await Promise.all([pause(DRAIN_GRACE_MS, over.signal), Promise.race([reported, pause(DRAIN_REPORT_MS_MAX, over.signal)])]);
+    };
+    await Promise.race([all, timeout().catch(() => undefined)]);
+    over.abort();
+    for (const held of this.#running.keys()) held.lease.end();
+  }
+
+  async #handBack({ job, lease }: Held): Promise<void> {
+    lease.end();
+    try {
+      await this.#send(job, { status: "snoozed", retryAfter: 0 });
+      this.#tell({ kind: "handed_back", job });
+    } catch (error) {
+      // Its lease runs out, and another worker gets it.
+      this.#tell({ kind: "trouble", error, job });
+    }
+  }
+
+  #isStopping(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
+  get #held(): number {
+    return this.#running.size + this.#waiting.length;
+  }
+
+  async #roomForOne(): Promise<void> {
+    while (!this.#isStopping() && this.#held >= this.#concurrency) {
+      await new Promise<void>((resolve) => this.#room.push(resolve));
+    }
+  }
+
+  #tell(event: WorkerEvent): void {
+    const { onEvent } = this.#options;
+    if (onEvent) {
+      onEvent(event);
+    } else if (event.kind === "trouble") {
+      console.error(`tidewheel worker ${this.name}${event.job ? `, job ${event.job.id}` : ""}:`, event.error);
+    }
+  }
+}

@@ -1,0 +1,114 @@
+/** What the client does when answers get lost or the server is busy, against a stub. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { BusyError, Client, ConnectionError, durationMs } from "tidewheel";
+import { stub, type Answer } from "./stub.js";
+
+const BUSY: Answer = {
+  status: 503,
+  headers: { "retry-after": "1" },
+  body: { type: "/docs/errors#overloaded", title: "busy", status: 503, detail: "try again", code: "overloaded" },
+};
+const TAKEN: Answer = { status: 201, body: { id: "job_1", state: "ready", run_at: "x", idempotency_key: "k", duplicate: false } };
+
+describe("patience", () => {
+  test("after a lost answer the same key goes out again", async () => {
+    const server = await stub((_, before) => (before < 2 ? "drop" : TAKEN));
+    const sent = await new Client({ url: server.url }).submit({ type: "x" });
+    assert.equal(sent.id, "job_1");
+    const keys = server.asked.map(({ body }) => (body as { idempotency_key: string }).idempotency_key);
+    assert.equal(keys.length, 3);
+    assert.equal(new Set(keys).size, 1);
+    await server.close();
+  });
+
+  test("every changing call carries a key", async () => {
+    const server = await stub(() => ({ status: 200, body: {} }));
+    const client = new Client({ url: server.url });
+    await client.submit({ type: "x" });
+    await client.cancel("job_1");
+    await client.run("job_1");
+    await client.retry("job_1");
+    await client.update("job_1", { priority: "low" });
+    await client.schedules.create({ every: "1m" });
+    await client.schedules.put("s", { every: "1m" });
+    await client.schedules.patch("sch_1", { note: "n" }, { idempotencyKey: "mine" });
+    await client.schedules.trigger("sch_1");
+    await client.schedules.delete("sch_1");
+    await client.deadLetters.replay("job_1");
+    await client.deadLetters.discard("job_1");
+    for (const { key, body, path } of server.asked) {
+      assert.ok(key ?? (body as { idempotency_key?: string } | undefined)?.idempotency_key, path);
+    }
+    assert.ok(server.asked.some(({ key }) => key === "mine"));
+    await server.close();
+  });
+
+  test("a busy server is not asked sooner than it wants, by any submission", async () => {
+    const server = await stub((_, before) => (before === 0 ? BUSY : TAKEN));
+    let read: () => void = () => undefined;
+    const refusalRead = new Promise<void>((resolve) => (read = resolve));
+    const told: typeof fetch = async (...call) => {
+      const response = await fetch(...call);
+      const text = await response.text();
+      setImmediate(read);
+      return new Response(text, response);
+    };
+    const client = new Client({ url: server.url, fetch: told });
+    const first = client.submit({ type: "x" });
+    await refusalRead;
+    await Promise.all([first, client.submit({ type: "x" })]);
+    const [refused, ...others] = server.asked.map(({ at }) => at);
+    assert.equal(others.length, 2);
+    for (const at of others) assert.ok(at - (refused ?? 0) >= 990, `${at - (refused ?? 0)} ms`);
+    await server.close();
+  });
+
+  test("patience ends", async () => {
+    const server = await stub(() => BUSY);
+    const client = new Client({ url: server.url, patienceMs: 500 });
+    await assert.rejects(client.submit({ type: "x" }), (error) => error instanceof BusyError && error.retryAfterMs === 1_000);
+    assert.equal(server.asked.length, 1);
+    await server.close();
+    await assert.rejects(client.submit({ type: "x" }), ConnectionError);
+  });
+
+  test("what could happen twice is not repeated when its answer got lost", async () => {
+    const server = await stub((_, before) => (before === 0 ? "drop" : { status: 201, body: {} }));
+    const client = new Client({ url: server.url });
+    await assert.rejects(client.schedules.trigger("sch_1"), ConnectionError);
+    assert.equal(server.asked.length, 1);
+    await server.close();
+  });
+
+  test("a delete whose answer got lost is done", async () => {
+    const gone = { type: "", title: "", status: 404, detail: "", code: "schedule_not_found" };
+    const server = await stub((_, before) => (before === 0 ? "drop" : { status: 404, body: gone }));
+    await new Client({ url: server.url }).schedules.delete("sch_1");
+    assert.equal(server.asked.length, 2);
+    await server.close();
+  });
+
+  test("a signal gives the call up", async () => {
+    const server = await stub(() => BUSY);
+    const control = new AbortController();
+    const call = new Client({ url: server.url }).submit({ type: "x" }, { signal: control.signal });
+    while (server.asked.length === 0) await new Promise(setImmediate);
+    control.abort(new Error("enough"));
+    await assert.rejects(call, /enough/);
+    await server.close();
+  });
+
+  test("a proxy's answer is an error too", async () => {
+    const server = await stub(() => ({ status: 403, body: "no entry" }));
+    await assert.rejects(new Client({ url: server.url }).get("job_1"), /http_403/);
+    await server.close();
+  });
+
+  test("durations are read in every form", () => {
+    const cases = { "90s": 90_000, "1h30m": 5_400_000, "1s500ms": 1_500, PT90S: 90_000, PT1H30M: 5_400_000, P1DT1S: 86_401_000, "2.5s": 2_500, "90": 90_000 };
+    for (const [text, ms] of Object.entries(cases)) assert.equal(durationMs(text), ms, text);
+    assert.equal(durationMs(1.5), 1_500);
+    for (const bad of ["", "s", "5x", "-1s", "soon"]) assert.throws(() => durationMs(bad), RangeError, bad);
+  });
+});
