@@ -117,28 +117,13 @@ async def test_other_refusals_are_not_repeated() -> None:
     assert len(script.bodies) == 1
 
 
-async def test_a_trigger_is_repeated_only_if_it_was_certainly_not_done() -> None:
-    script = Script(hang_up)
-    async with serve(script) as client:
-        with pytest.raises(Unreachable, match="may have been done") as lost:
-            await client.schedules.trigger("sch_1")
-    assert lost.value.uncertain
-    assert len(script.requests) == 1
-
+async def test_a_change_is_repeated_under_its_key() -> None:
     made = {"job_id": "job_1", "schedule_id": "sch_1", "state": "ready", "run_at": "2030-01-01T00:00:00.000Z"}
-    script = Script(problem(503, "overloaded"), say(201, made))
+    script = Script(hang_up, problem(503, "overloaded"), say(201, made))
     async with serve(script) as client:
         assert (await client.schedules.trigger("sch_1")).job_id == "job_1"
-
-
-async def test_what_a_lost_try_did_is_not_an_error() -> None:
-    script = Script(hang_up, problem(404, "schedule_not_found"))
-    async with serve(script) as client:
-        await client.schedules.delete("sch_1")
-    script = Script(problem(404, "schedule_not_found"))
-    async with serve(script) as client:
-        with pytest.raises(Exception, match="schedule_not_found"):
-            await client.schedules.delete("sch_1")
+    keys = {request.headers["Idempotency-Key"] for request in script.requests}
+    assert (len(script.requests), len(keys)) == (3, 1)
 
 
 async def test_every_change_carries_a_key() -> None:

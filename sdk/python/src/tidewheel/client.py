@@ -16,7 +16,7 @@ from urllib.parse import quote
 from . import limits
 from .dead_letters import DeadLetters
 from .encoding import to_json
-from .errors import ApiError, BatchRefused, TidewheelError, from_problem
+from .errors import BatchRefused, TidewheelError, from_problem
 from .filters import Filter, JobFilter, read_bulk, write_body, write_query
 from .models import (
     Attempt,
@@ -220,13 +220,7 @@ class Client:
     async def retry(self, id: str, *, run_at: Time | None = None, delay: Duration | None = None) -> Job:
         """Runs a job that has ended again."""
         body = to_json(compact(run_at=wire_time(run_at), delay=wire_duration(delay)))
-        try:
-            return await self._change(id, "retry", body)
-        except ApiError as error:
-            # An earlier try of ours, whose answer was lost, has set it going.
-            if error.uncertain_before and error.code in ("job_not_finished", "job_running"):
-                return await self.get(id)
-            raise
+        return await self._change(id, "retry", body)
 
     async def amend(
         self,

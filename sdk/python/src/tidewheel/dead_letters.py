@@ -7,13 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from .encoding import to_json
-from .errors import ApiError
 from .filters import Filter, JobFilter, read_bulk, write_body, write_query
 from .models import Bulk, Job, Json, Page, Target, compact, wire_duration, wire_time
 from .times import Duration, Time
 from .transport import Call, Transport, new_key
-
-_GONE = ("job_not_found", "not_a_dead_letter")
 
 
 class _Unchanged:
@@ -63,13 +60,7 @@ class DeadLetters:
         if payload is not UNCHANGED:
             body["payload"] = payload
         path, headers = f"/v1/dead-letters/{quote(id, safe='')}/replay", {"Idempotency-Key": new_key()}
-        try:
-            answer = await self._transport.send(Call("POST", path, body=to_json(body), headers=headers))
-        except ApiError as error:
-            # An earlier try of ours, whose answer was lost, has replayed it.
-            if not (error.uncertain_before and error.code == "not_a_dead_letter"):
-                raise
-            answer = await self._transport.send(Call("GET", f"/v1/jobs/{quote(id, safe='')}"))
+        answer = await self._transport.send(Call("POST", path, body=to_json(body), headers=headers))
         return Job.from_wire(answer.body)
 
     async def replay_many(
@@ -90,11 +81,7 @@ class DeadLetters:
     async def discard(self, id: str) -> None:
         """Drops a dead letter for good."""
         path, headers = f"/v1/dead-letters/{quote(id, safe='')}", {"Idempotency-Key": new_key()}
-        try:
-            await self._transport.send(Call("DELETE", path, headers=headers))
-        except ApiError as error:
-            if not (error.uncertain_before and error.code in _GONE):
-                raise
+        await self._transport.send(Call("DELETE", path, headers=headers))
 
     async def discard_many(self, *, filter: Filter | None = None, all: bool = False, cursor: str | None = None) -> Bulk:
         """Drops the dead letters of a filter for good, or, said in so many words, all of them."""

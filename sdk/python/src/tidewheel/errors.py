@@ -57,8 +57,6 @@ class ApiError(TidewheelError):
         """How long the server asked to wait."""
         self.tries = 1
         """How often the request was sent before giving up."""
-        self.uncertain_before = False
-        """Whether an earlier try of the same request went unanswered, and may have been carried out."""
         super().__init__(status, code, detail)
 
     def __str__(self) -> str:

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from . import limits
 from .encoding import to_json
-from .errors import ApiError
 from .models import Page, compact, wire_time
 from .schedule_models import (
     Backfilled,
@@ -101,13 +100,8 @@ class Schedules:
         return Schedule.from_wire(answer.body)
 
     async def trigger(self, id: str) -> Triggered:
-        """Makes one job of it now, beside its times.
-
-        Raises:
-            Unreachable: no answer came. If its `uncertain` is set, the job may have been made: the server does not
-                tell a repeated trigger from a second one, so the client does not repeat it then.
-        """
-        call = Call("POST", _path(id, "trigger"), headers=_headers(None), repeatable=False)
+        """Makes one job of it now, beside its times."""
+        call = Call("POST", _path(id, "trigger"), headers=_headers(None))
         return Triggered.from_wire((await self._transport.send(call)).body)
 
     async def backfill(
@@ -123,12 +117,7 @@ class Schedules:
 
     async def delete(self, id: str, *, if_version: int | None = None) -> None:
         """Ends and forgets it. Jobs it has made go on."""
-        try:
-            await self._transport.send(Call("DELETE", _path(id), headers=_headers(if_version)))
-        except ApiError as error:
-            # An earlier try of ours, whose answer was lost, has deleted it.
-            if not (error.uncertain_before and error.code == "schedule_not_found"):
-                raise
+        await self._transport.send(Call("DELETE", _path(id), headers=_headers(if_version)))
 
     async def preview(
         self, *, since: Time | None = None, count: int | None = None, **rule: Unpack[TimeRule]

@@ -1,8 +1,7 @@
-"""One HTTP call: sent, answered or refused, tried again where that is safe.
+"""One HTTP call: sent, answered or refused, tried again where that may help.
 
-What a call means for safety is said by `Call`: `repeatable` calls can be sent again even if an earlier try may have
-been carried out (they carry an idempotency key, or doing them twice is the same as once); the others are only sent
-again if it is certain that nothing was done.
+Every call can be sent again even if an earlier try may have been carried out: it carries an idempotency key, or doing
+it twice is the same as once.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ class Call:
     """JSON."""
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    repeatable: bool = True
-    """Whether it may be sent again when an earlier try may have been carried out."""
     timeout_s: float = limits.REQUEST_TIMEOUT_S
 
 
@@ -94,9 +91,7 @@ class Transport:
             raise TidewheelError("the client is closed")
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._connections_count_max)
-            trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_count_sent)
-            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, trace_configs=[trace])
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self._session
 
     async def close(self) -> None:
@@ -117,7 +112,6 @@ class Transport:
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
-        sent = _Sent()
         timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=limits.CONNECT_TIMEOUT_S)
         try:
             async with session.request(
@@ -128,13 +122,9 @@ class Transport:
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
-                trace_request_ctx=sent,
             ) as response:
                 raw = await response.read()
                 return _answer(response, raw)
-        except ApiError as error:
-            error.uncertain_before = sent.count > 1
-            raise
         except _NOT_SENT as error:
             raise Unreachable(f"{self.url}: {_shown(error)}") from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
@@ -155,30 +145,15 @@ class Transport:
             except (ApiError, Unreachable) as error:
                 error.tries = tries
                 if isinstance(error, ApiError) and not _passing(error):
-                    error.uncertain_before = error.uncertain_before or uncertain
                     raise
-                now_uncertain = _may_be_done(error)
-                uncertain = uncertain or now_uncertain
+                uncertain = uncertain or _may_be_done(error)
                 if isinstance(error, Unreachable):
                     error.uncertain = uncertain
-                if now_uncertain and not call.repeatable:
-                    raise
                 asked = error.retry_after_s if isinstance(error, ApiError) else None
                 wait = waits.next_wait_s(asked)
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
-
-
-@dataclass
-class _Sent:
-    """How often a request went out: the HTTP library repeats some by itself when a connection breaks."""
-
-    count: int = 0
-
-
-async def _count_sent(session: aiohttp.ClientSession, context: Any, _: aiohttp.TraceRequestHeadersSentParams) -> None:
-    context.trace_request_ctx.count += 1
 
 
 def _passing(error: ApiError) -> bool:
