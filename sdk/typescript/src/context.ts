@@ -14,7 +14,7 @@ export interface Context<P = unknown> {
    * Says how far the work has come; anybody who gets the job sees it, the next attempt too.
    *
    * @param progress - Any JSON, at most 8 KiB.
-   * @throws The signal's reason, when the attempt turns out to be over.
+   * @throws The signal's reason, when the attempt turns out to be over; `InvalidRequestError` when it is too large.
    */
   readonly progress: (progress: unknown) => Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** Keeping a taken job: heartbeats at a third of the lease, and noticing when it is lost. */
 import { performance } from "node:perf_hooks";
-import { ConflictError, NotFoundError, StaleTokenError } from "./errors.js";
+import { ConflictError, InvalidRequestError, NotFoundError, StaleTokenError } from "./errors.js";
 import type { Job, TakenJob } from "./job.js";
 import { seconds } from "./duration.js";
 import { HEARTBEATS_PER_LEASE, LEASE_TRUST } from "./limits.js";
@@ -31,6 +31,8 @@ export class Lease {
   #end: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
   #progress: { value: unknown } | undefined;
+  /** Why the last progress was refused. */
+  #fault: Error | undefined;
   #over = false;
 
   constructor(options: LeaseOptions) {
@@ -52,7 +54,11 @@ export class Lease {
   }
 
   async #sayProgress(): Promise<void> {
-    if (this.#progress !== undefined) await this.#beat();
+    if (this.#progress === undefined) return;
+    await this.#beat();
+    const fault = this.#fault;
+    this.#fault = undefined;
+    if (fault !== undefined) throw fault;
   }
 
   /** No more heartbeats. */
@@ -102,6 +108,9 @@ export class Lease {
     } catch (error) {
       if (error instanceof ConflictError || error instanceof NotFoundError) {
         await this.#refused(error);
+      } else if (progress !== undefined && (error instanceof InvalidRequestError || error instanceof TypeError)) {
+        // Too large, or no JSON: kept, it would spoil every heartbeat after it.
+        this.#fault = error;
       } else {
         // The next heartbeat carries it; the end of the lease has its own timer.
         this.#progress ??= progress;

@@ -155,6 +155,20 @@ describe("worker", () => {
     await stop();
   });
 
+  test("progress that is refused does no harm", async () => {
+    const { submit, stop } = start({}, (worker) =>
+      worker.handler("t", async (_, { progress }) => {
+        await assert.rejects(progress("x".repeat(10_000)), InvalidRequestError);
+        await assert.rejects(progress(1n), TypeError);
+        await progress("fine");
+        return "done";
+      }),
+    );
+    const job = await waitFor(client, await submit({}));
+    assert.deepEqual([job.state, job.result, job.lastError], ["succeeded", "done", null]);
+    await stop();
+  });
+
   test("a cancel reaches the handler", async () => {
     const { submit, stop, events } = start({ lease: "3s" }, (worker) =>
       worker.handler("t", (_, { signal }) => new Promise((_resolve, reject) => {
