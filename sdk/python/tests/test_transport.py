@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tidewheel import Client, Patience, TooManyRequests, Unavailable, Unreachable
+from tidewheel import Client, Patience, TooManyRequests, Unavailable
 from tidewheel.patience import Waits
 
 QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.01, total_wait_s=30.0)

@@ -28,7 +28,7 @@ import { Transport, type ConnectOptions } from "./transport.js";
  * Talks to a server over its HTTP API. One client serves a whole process: it keeps its connections.
  *
  * Calls are repeated when the server is busy (429, 503: no sooner than it asks for), cannot be reached, or when an
- * answer got lost and repeating cannot do the thing twice, with growing waits, until `patienceMs` is over.
+ * answer got lost, under the key of the first try and with growing waits, until `patienceMs` is over.
  *
  * @example
  * ```ts
@@ -144,7 +144,7 @@ export class Client {
 
   /** Runs a finished job again. Its idempotency key stays the same. */
   async retry(id: string, when: { runAt?: Time; delay?: Duration } = {}, options: ChangeOptions = {}): Promise<Job> {
-    return this.#change(`${job(id)}/retry`, when, options, "refused");
+    return this.#change(`${job(id)}/retry`, when, options);
   }
 
   /** Gives a job that is not running another time or priority. */
@@ -167,8 +167,8 @@ export class Client {
     return page.items;
   }
 
-  async #change<T>(path: string, body: unknown, options: ChangeOptions, repeat: "always" | "refused" = "always"): Promise<T> {
-    return this.transport.send({ method: "POST", path, body, headers: keyOf(options), signal: options.signal, repeat });
+  async #change<T>(path: string, body: unknown, options: ChangeOptions): Promise<T> {
+    return this.transport.send({ method: "POST", path, body, headers: keyOf(options), signal: options.signal });
   }
 }
 

@@ -1,7 +1,6 @@
 /** Jobs whose attempts are used up: looking at them, running them again, throwing them away. */
 import { keyOf, type CallOptions, type ChangeOptions } from "./call_options.js";
 import type { Duration } from "./duration.js";
-import { NotFoundError } from "./errors.js";
 import type { BulkAnswer, Job, JobFilter, Page, PageOptions, Target, Time } from "./job.js";
 import { filterQuery, pageQuery } from "./query.js";
 import type { Transport } from "./transport.js";
@@ -51,15 +50,8 @@ export class DeadLetters {
 
   /** Throws a dead letter away. */
   async discard(id: string, options: ChangeOptions = {}): Promise<void> {
-    let tries = 0;
-    try {
-      const path = `/dead-letters/${encodeURIComponent(id)}`;
-      const call = { method: "DELETE", path, headers: keyOf(options), signal: options.signal } as const;
-      await this.#transport.send({ ...call, onTry: () => (tries += 1) });
-    } catch (error) {
-      // Gone at the second try: the answer to the first got lost.
-      if (!(error instanceof NotFoundError && tries > 1)) throw error;
-    }
+    const path = `/dead-letters/${encodeURIComponent(id)}`;
+    await this.#transport.send({ method: "DELETE", path, headers: keyOf(options), signal: options.signal });
   }
 
   /** Throws many away; `all` is needed where no filter is given. With `nextCursor` in the answer there are more. */
@@ -72,8 +64,6 @@ export class DeadLetters {
   }
 
   async #post<T>(path: string, body: unknown, options: ChangeOptions): Promise<T> {
-    // A replay whose answer got lost may have run and died again: repeating it would run it twice.
-    const headers = keyOf(options);
-    return this.#transport.send({ method: "POST", path, body, headers, signal: options.signal, repeat: "refused" });
+    return this.#transport.send({ method: "POST", path, body, headers: keyOf(options), signal: options.signal });
   }
 }

@@ -1,11 +1,10 @@
 /** Creating, asking and changing schedules. */
 import { randomUUID } from "node:crypto";
 import { keyOf, type CallOptions, type ChangeOptions } from "./call_options.js";
-import { NotFoundError } from "./errors.js";
 import type { Page, PageOptions, Time } from "./job.js";
 import { pageQuery } from "./query.js";
 import type { Backfilled, Fire, Firing, NewSchedule, Schedule, Timing, Triggered } from "./schedule.js";
-import type { Repeat, Transport } from "./transport.js";
+import type { Transport } from "./transport.js";
 
 /** What calls that change a schedule take. */
 export interface VersionOptions extends ChangeOptions {
@@ -68,9 +67,9 @@ export class Schedules {
     return this.#order(id, "resume", undefined, options);
   }
 
-  /** Runs its job now, besides its times. Not repeated when the answer got lost: that might run it twice. */
+  /** Runs its job now, besides its times. */
   async trigger(id: string, options: VersionOptions = {}): Promise<Triggered> {
-    return this.#order(id, "trigger", undefined, options, "refused");
+    return this.#order(id, "trigger", undefined, options);
   }
 
   /** Makes the jobs of a stretch of instants; those made before are not made again. */
@@ -80,14 +79,7 @@ export class Schedules {
 
   /** Deletes it. */
   async delete(id: string, options: VersionOptions = {}): Promise<void> {
-    let tries = 0;
-    try {
-      const call = { method: "DELETE", path: at(id), headers: versioned(options), signal: options.signal } as const;
-      await this.#transport.send({ ...call, onTry: () => (tries += 1) });
-    } catch (error) {
-      // Gone at the second try: the answer to the first got lost.
-      if (!(error instanceof NotFoundError && tries > 1)) throw error;
-    }
+    await this.#transport.send({ method: "DELETE", path: at(id), headers: versioned(options), signal: options.signal });
   }
 
   /** When a schedule would fire; nothing is created. */
@@ -113,9 +105,9 @@ export class Schedules {
     return this.#transport.send({ method: "GET", path: `${at(id)}/firings`, query: pageQuery(page), signal: options.signal });
   }
 
-  async #order<T>(id: string, verb: string, body: unknown, options: VersionOptions, repeat: Repeat = "always"): Promise<T> {
+  async #order<T>(id: string, verb: string, body: unknown, options: VersionOptions): Promise<T> {
     const headers = versioned(options);
-    return this.#transport.send({ method: "POST", path: `${at(id)}/${verb}`, body, headers, signal: options.signal, repeat });
+    return this.#transport.send({ method: "POST", path: `${at(id)}/${verb}`, body, headers, signal: options.signal });
   }
 }
 

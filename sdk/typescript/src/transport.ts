@@ -1,4 +1,4 @@
-/** One HTTP exchange with the server, repeated as long as that is safe and the patience lasts. */
+/** One HTTP exchange with the server, repeated as long as the patience lasts: a change carries a key, so that is safe. */
 import { performance } from "node:perf_hooks";
 import { ConnectionError, refusal, type ApiError, type Problem } from "./errors.js";
 import { PATIENCE_MS, REQUEST_TIMEOUT_MS } from "./limits.js";
@@ -21,14 +21,6 @@ export interface ConnectOptions {
   fetch?: typeof fetch;
 }
 
-/**
- * When a call may be sent again: `always`, since doing it twice is doing it once; or only when it was `refused`, since
- * a lost answer leaves open whether it was done.
- *
- * @internal
- */
-export type Repeat = "always" | "refused";
-
 /** @internal */
 export interface Call {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -36,23 +28,15 @@ export interface Call {
   query?: Record<string, string | undefined>;
   body?: unknown;
   headers?: Record<string, string | undefined>;
-  repeat?: Repeat;
   signal?: AbortSignal | undefined;
   timeoutMs?: number;
   patienceMs?: number;
   /** Waits with all others like it when one of them was told to slow down. */
   paced?: boolean;
-  /** Called before every try. */
-  onTry?: () => void;
 }
 
-/** Codes of refusals to connect: the request cannot have been read by anybody. */
-const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 /** Answers that may be different a little later. */
 const PASSING = new Set([408, 429, 502, 503, 504]);
-/** Those of them that say the request was not carried out. */
-const NOT_DONE = new Set([429, 503]);
-
 /** @internal */
 export class Transport {
   readonly url: string;
@@ -83,12 +67,10 @@ export class Transport {
     const deadline = performance.now() + (call.patienceMs ?? this.#patienceMs);
     for (let tries = 0; ; tries += 1) {
       if (call.paced) await this.#pace(deadline, call.signal);
-      call.onTry?.();
       const result = await this.#exchange(call, body);
       if ("answer" in result) return result.answer as T;
       const waitMs = Math.max(backoffMs(tries), result.retryAfterMs ?? 0);
-      const again = result.safe || (call.repeat ?? "always") === "always";
-      if (!result.passing || !again || performance.now() + waitMs > deadline) throw result.error;
+      if (!result.passing || performance.now() + waitMs > deadline) throw result.error;
       if (call.paced && result.retryAfterMs !== undefined) {
         this.#notBefore = Math.max(this.#notBefore, performance.now() + result.retryAfterMs);
       }
@@ -149,12 +131,12 @@ export class Transport {
   }
 
   #unanswered(error: unknown): Failed {
-    if (error instanceof ConnectionError) return { error, passing: true, safe: false };
+    if (error instanceof ConnectionError) return { error, passing: true };
     const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
     const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : "";
     const why = code || (cause instanceof Error ? cause.message : String(cause));
     const failure = new ConnectionError(`no answer from ${this.url}: ${why}`, { cause });
-    return { error: failure, passing: true, safe: NOT_SENT.has(code) };
+    return { error: failure, passing: true };
   }
 }
 
@@ -162,8 +144,6 @@ interface Failed {
   error: ApiError | ConnectionError;
   /** Whether it may go better a little later. */
   passing: boolean;
-  /** Whether the call was certainly not carried out. */
-  safe: boolean;
   retryAfterMs?: number | undefined;
 }
 
@@ -171,7 +151,7 @@ function read(response: Response, text: string): { answer: unknown } | Failed {
   if (response.ok) return { answer: text === "" ? undefined : fromWire(JSON.parse(text)) };
   const retryAfterMs = retryAfter(response.headers.get("retry-after"));
   const error = refusal(problem(response, text), retryAfterMs);
-  return { error, passing: PASSING.has(response.status), safe: NOT_DONE.has(response.status), retryAfterMs };
+  return { error, passing: PASSING.has(response.status), retryAfterMs };
 }
 
 /** The problem document, or one made up where something between us and the server answered. */
