@@ -11,7 +11,7 @@ use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules kept; when there are more, all are forgotten.
-const READ_COUNT_MAX: usize = 8_192;
+const READ_COUNT_MAX: usize = 32_768;
 /// Changes remembered for readers; beyond, those who began before the last of them keep nothing.
 const CHANGED_COUNT_MAX: usize = 65_536;
 

@@ -66,7 +66,7 @@ impl Default for Config {
             quantum: 2_048,
             reads_max: 2,
             claim_batch_max: 2_048,
-            claims_max: 8,
+            claims_max: 4,
             push_max: 1_024,
             push_per_host_max: 256,
             aging_ms: 30 * SECOND_MS,

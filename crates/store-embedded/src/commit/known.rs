@@ -9,7 +9,7 @@ use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
-const GENERATION_COUNT_MAX: usize = 8_192;
+const GENERATION_COUNT_MAX: usize = 32_768;
 /// What their definitions may take together.
 const GENERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
 
