@@ -169,6 +169,7 @@ impl Ready {
     pub(in crate::engine) fn refill_failed(&mut self, refill: &Refill) {
         if let Some(overflow) = self.overflow_mut(&refill.lot) {
             overflow.reading = false;
+            overflow.queued = true;
         }
         self.failed_refills.push(refill.lot.clone());
     }

@@ -18,6 +18,13 @@ impl Ready {
         matches!(held.stage, Stage::Wheel | Stage::Lane(_)).then_some(held.due_at)
     }
 
+    /// Whether a job waits in memory for another time than this.
+    pub(in crate::engine) fn waits_for_another_time(&self, job: &Job) -> bool {
+        self.held.get(&job.id).is_some_and(|held| {
+            matches!(held.stage, Stage::Wheel | Stage::Lane(_)) && held.due_at != job.status.due_at
+        })
+    }
+
     /// Why a lane does not move, and how deep it is.
     pub(in crate::engine) fn lane_state(&self, index: usize) -> Option<(usize, Option<&'static str>)> {
         let slot = self.lanes.get(index).and_then(Option::as_ref)?;

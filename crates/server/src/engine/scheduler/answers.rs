@@ -69,16 +69,21 @@ impl Scheduler {
         horizon: Timestamp,
     ) -> Option<Reached> {
         let mut marked: Option<(Timestamp, Timestamp)> = None;
-        let mut stopped = None;
+        let (mut stopped, mut doubtful) = (None, Vec::new());
         for job in jobs {
             let at = job.status.due_at;
             if MadeUp::is_marked(&job) {
                 marked = Some((marked.map_or(at, |(first, _)| first), at));
+            } else if self.ready.waits_for_another_time(&job) {
+                // It was moved while it was being read, or the news of the move was lost. Were it given up here for a
+                // time it no longer has, nobody would look for it at the one it has.
+                doubtful.push((job.tenant.clone(), job.id));
             } else if self.ready.offer(job, now, horizon, true) == Offer::NoRoom {
                 stopped = Some(no_room(at, now));
                 break;
             }
         }
+        self.recheck(doubtful);
         if let Some((first, last)) = marked {
             self.scan.announce_made_up(&stretch.tenant, first);
             self.scan.announce_made_up(&stretch.tenant, last);
