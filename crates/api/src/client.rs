@@ -33,6 +33,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::de::DeserializeOwned;
 
 pub use self::call::Call;
+pub(crate) use self::error::root_cause;
 pub use self::error::{Error, Fault, Problem};
 pub use self::patience::Patience;
 

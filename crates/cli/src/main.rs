@@ -6,6 +6,7 @@
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
 //! | [`job`], [`schedule`], [`dlq`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
+//! | [`worker`] | running a command per job |
 //! | [`mod@bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
 //! | [`connect`] | from flags to a client of the API |
@@ -31,6 +32,7 @@ mod pages;
 mod schedule;
 mod serve;
 mod submission;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -71,6 +73,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Import(verb) => {
             runtime(Builder::new_current_thread())?.block_on(import::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Worker(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(worker::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Dlq(verb) => {
             runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))
