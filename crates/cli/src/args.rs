@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidewheel_core::zones::bundled_version;
 
-use crate::bench::BenchArgs;
+use crate::bench::{BenchArgs, BenchWorkerArgs};
 use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
@@ -97,6 +97,9 @@ pub(crate) enum Verb {
     Import(ImportVerb),
     /// Measures how fast a server is
     Bench(BenchArgs),
+    /// A worker of the benchmark, in a process of its own
+    #[command(hide = true)]
+    BenchWorker(BenchWorkerArgs),
 }
 
 #[cfg(test)]

@@ -65,6 +65,12 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
                 .block_on(bench::run(args, url, format))
                 .map_err(Failure::Server)
         }
+        Verb::BenchWorker(args) => {
+            let url = cli.globals.url.unwrap_or_default();
+            runtime(Builder::new_multi_thread())?
+                .block_on(bench::run_worker(args, url))
+                .map_err(Failure::Server)
+        }
         Verb::Job(verb) => {
             runtime(Builder::new_current_thread())?.block_on(job::run(verb, Link::new(cli.globals, out)))
         }
