@@ -5,6 +5,7 @@
 //! | `call` | one request: its method, path, query and body |
 //! | `error` | why a call has no answer, and what the server said |
 //! | `patience` | how long to keep trying |
+//! | `submit` | submitting jobs, one by one or in batches |
 //!
 //! A call is tried again only if it can do no harm twice: it reads, or it carries an idempotency key. Such a call
 //! outlives a server that restarts, a dropped connection, and answers of 429 and 503, whose `Retry-After` it
@@ -13,6 +14,7 @@
 mod call;
 mod error;
 mod patience;
+mod submit;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +35,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::de::DeserializeOwned;
 
 pub use self::call::Call;
+pub(crate) use self::error::root_cause;
 pub use self::error::{Error, Fault, Problem};
 pub use self::patience::Patience;
+pub use self::submit::{Submitted, Submitter};
 
 /// Where a server listens unless told otherwise.
 pub const URL_DEFAULT: &str = "http://127.0.0.1:7400";

@@ -5,7 +5,9 @@
 //! | [`wire`] | reading requests with all their faults, writing answers |
 //! | [`client`] | a client of the HTTP API |
 //! | [`proto`] | the messages and services of the gRPC API |
+//! | [`worker`] | taking jobs and running handlers |
 
 pub mod client;
 pub mod proto;
 pub mod wire;
+pub mod worker;

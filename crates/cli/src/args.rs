@@ -3,13 +3,14 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidewheel_core::zones::bundled_version;
 
-use crate::bench::BenchArgs;
+use crate::bench::{BenchArgs, BenchWorkerArgs};
 use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
 use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
+use crate::worker::WorkerVerb;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +18,7 @@ Examples:
   tidewheel job submit ping --payload '{\"n\": 1}' --delay 5s --target http://127.0.0.1:9000/
   tidewheel job list --state dead
   tidewheel schedule create --cron '0 9 * * MON-FRI' --timezone America/New_York --queue reports
+  tidewheel worker run --queue mail -- ./send-mail.sh
   tidewheel dlq replay --type send-email --rate 10
 
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 server unreachable.";
@@ -81,6 +83,9 @@ pub(crate) enum Verb {
     /// Creates schedules, looks at them, changes them, one by one or from a file
     #[command(subcommand)]
     Schedule(ScheduleVerb),
+    /// Runs jobs on this machine
+    #[command(subcommand)]
+    Worker(WorkerVerb),
     /// Looks at dead letters: jobs that failed for good, kept until replayed or discarded
     #[command(subcommand)]
     Dlq(DlqVerb),
@@ -92,6 +97,9 @@ pub(crate) enum Verb {
     Import(ImportVerb),
     /// Measures how fast a server is
     Bench(BenchArgs),
+    /// A worker of the benchmark, in a process of its own
+    #[command(hide = true)]
+    BenchWorker(BenchWorkerArgs),
 }
 
 #[cfg(test)]

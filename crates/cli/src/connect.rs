@@ -33,10 +33,14 @@ impl Link {
         self.patient_client(Patience::default())
     }
 
+    /// Whom to talk to, and as whom.
+    pub(crate) fn config(&self) -> Result<ClientConfig, Failure> {
+        client_config(&self.globals, |name| std::env::var(name).ok())
+    }
+
     /// A client that keeps trying for as long as `patience` says.
     pub(crate) fn patient_client(&self, patience: Patience) -> Result<Client, Failure> {
-        let env = |name: &str| std::env::var(name).ok();
-        Ok(Client::new(ClientConfig { patience, ..client_config(&self.globals, env)? })?)
+        Ok(Client::new(ClientConfig { patience, ..self.config()? })?)
     }
 }
 

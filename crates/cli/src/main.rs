@@ -6,6 +6,7 @@
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
 //! | [`job`], [`schedule`], [`dlq`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
+//! | [`worker`] | running a command per job |
 //! | [`mod@bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
 //! | [`connect`] | from flags to a client of the API |
@@ -31,6 +32,7 @@ mod pages;
 mod schedule;
 mod serve;
 mod submission;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,12 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
                 .block_on(bench::run(args, url, format))
                 .map_err(Failure::Server)
         }
+        Verb::BenchWorker(args) => {
+            let url = cli.globals.url.unwrap_or_default();
+            runtime(Builder::new_multi_thread())?
+                .block_on(bench::run_worker(args, url))
+                .map_err(Failure::Server)
+        }
         Verb::Job(verb) => {
             runtime(Builder::new_current_thread())?.block_on(job::run(verb, Link::new(cli.globals, out)))
         }
@@ -71,6 +79,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Import(verb) => {
             runtime(Builder::new_current_thread())?.block_on(import::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Worker(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(worker::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Dlq(verb) => {
             runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))

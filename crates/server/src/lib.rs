@@ -9,6 +9,7 @@
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
+//! | [`testing`] | a server for tests of handlers |
 
 pub mod clock;
 pub mod engine;
@@ -17,3 +18,4 @@ pub mod http;
 pub mod metrics;
 pub mod push;
 pub mod random;
+pub mod testing;

@@ -142,7 +142,7 @@ impl fmt::Display for Problem {
 }
 
 /// The innermost reason: the outer ones only say "client error".
-pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;

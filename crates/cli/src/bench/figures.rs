@@ -9,13 +9,15 @@ use super::process;
 use super::stopwatch::Stopwatch;
 
 /// Which figure is told as a part of which other.
-const RATIOS: [(&str, &str); 6] = [
+const RATIOS: [(&str, &str); 8] = [
     ("submit.batch", "bare.ingest"),
     ("submit.single", "submit.single.no_sync"),
     ("drain.sink", "bare.drain"),
     ("waiting.submit.batch", "submit.batch"),
     ("waiting.drain.sink", "drain.sink"),
     ("schedules.herd", "drain.sink"),
+    ("workers.drain", "drain.sink"),
+    ("workers.drain.two", "workers.drain"),
 ];
 
 /// One number.

@@ -6,7 +6,7 @@
 //! | `plan` | how much of everything |
 //! | `subject` | the server under test |
 //! | `load`, `connection`, `jobs` | the load generator |
-//! | `target`, `sink` | where jobs go |
+//! | `target`, `sink`, `worker_process` | where jobs go |
 //! | `figures`, `report`, `progress` | what came of it |
 //! | `process`, `scratch`, `stopwatch` | memory, disk, time |
 
@@ -24,6 +24,7 @@ mod sink;
 mod stopwatch;
 mod subject;
 mod target;
+mod worker_process;
 
 use std::path::PathBuf;
 
@@ -37,6 +38,7 @@ use self::plan::Plan;
 use self::progress::Progress;
 use self::scratch::Scratch;
 use self::subject::Remote;
+pub(crate) use self::worker_process::{BenchWorkerArgs, run as run_worker};
 use crate::args::Format;
 use crate::out::Out;
 
@@ -47,6 +49,7 @@ what can be measured over HTTP alone, and leaves its jobs there: name only a ser
 Examples:
   tidewheel bench --quick
   tidewheel bench --only sink target
+  tidewheel bench --workers
   tidewheel bench --jobs 10000000 -o json
   tidewheel bench --url http://127.0.0.1:7400 --seconds 30";
 
@@ -66,6 +69,9 @@ pub(crate) struct BenchArgs {
     /// Measure these alone; a ratio needs both its sides
     #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
     only: Vec<Part>,
+    /// Measure workers alone, and the sink they are compared with; short for --only sink workers
+    #[arg(long, conflicts_with = "only")]
+    workers: bool,
     /// Where to keep data meanwhile [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -88,7 +94,8 @@ pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) ->
         Some(url) => Some(Remote::find(&url).await?),
         None => None,
     };
-    let parts = parts(&args.only, remote.as_ref())?;
+    let only = if args.workers { vec![Part::Sink, Part::Workers] } else { args.only };
+    let parts = parts(&only, remote.as_ref())?;
     let bench = Bench {
         plan: Plan::new(args.quick, args.jobs, args.seconds),
         scratch: Scratch::create(args.scratch.as_deref())?,

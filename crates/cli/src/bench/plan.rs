@@ -34,6 +34,8 @@ pub(super) struct Plan {
     pub(super) schedules: u64,
     /// Schedules that fire at one instant.
     pub(super) herd_schedules: u64,
+    /// Workers that are connected and have nothing to do.
+    pub(super) idle_workers: u64,
     /// Jobs submitted one after another to an idle server.
     pub(super) latency_jobs: u64,
     /// Jobs spread over `lag_spread_ms`.
@@ -62,6 +64,7 @@ impl Plan {
             herd_ahead_ms: if quick { 6_000 } else { 10_000 },
             schedules: 1_000_000 / scale,
             herd_schedules: 200_000 / scale,
+            idle_workers: 10_000,
             latency_jobs: 1_000 / scale,
             lag_jobs: if quick { 10_000 } else { 30_000 },
             lag_spread_ms: if quick { 10_000 } else { 30_000 },

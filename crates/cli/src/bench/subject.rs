@@ -122,6 +122,11 @@ impl Subject {
         Ok(())
     }
 
+    /// Where it listens.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.host)
+    }
+
     pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
         Connection::open(self.address).await
     }

@@ -24,7 +24,8 @@ pub(crate) fn connections_max(wanted: usize, pushes: usize) -> usize {
     wanted.min(fits)
 }
 
-fn raise() -> u64 {
+/// Raises the limit as far as it goes, and says how far.
+pub(crate) fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     match setrlimit(Resource::Nofile, raised) {

@@ -1,6 +1,6 @@
 //! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
 
-mod descriptors;
+pub(crate) mod descriptors;
 mod logging;
 pub(crate) mod node;
 mod run;

@@ -10,6 +10,7 @@ mod schedules;
 mod submit_batch;
 mod submit_single;
 mod waiting;
+mod workers;
 
 use clap::ValueEnum;
 
@@ -27,6 +28,8 @@ pub(crate) enum Part {
     Single,
     /// Due jobs to a runner inside the process.
     Sink,
+    /// Due jobs to workers in processes of their own, and what idle ones cost.
+    Workers,
     /// Due jobs to an HTTP target on this machine.
     Target,
     /// From submission to start, on an idle server.
@@ -45,13 +48,14 @@ pub(crate) enum Part {
 
 impl Part {
     /// All, in the order they are run: memory is measured first, before the others have used any.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Waiting,
         Self::Schedules,
         Self::Bare,
         Self::Batch,
         Self::Single,
         Self::Sink,
+        Self::Workers,
         Self::Target,
         Self::Latency,
         Self::Lag,
@@ -76,6 +80,7 @@ impl Part {
             Self::Batch => "submissions in batches",
             Self::Single => "submissions one by one",
             Self::Sink => "drain to a sink",
+            Self::Workers => "worker processes",
             Self::Target => "drain to an HTTP target",
             Self::Latency => "latency when idle",
             Self::Lag => "lag of jobs spread over time",
@@ -93,6 +98,7 @@ impl Part {
             Self::Batch => Box::pin(submit_batch::measure(bench)).await,
             Self::Single => Box::pin(submit_single::measure(bench)).await,
             Self::Sink => Box::pin(drain_sink::measure(bench)).await,
+            Self::Workers => Box::pin(workers::measure(bench)).await,
             Self::Target => Box::pin(drain_target::measure(bench)).await,
             Self::Latency => Box::pin(latency::measure(bench)).await,
             Self::Lag => Box::pin(lag::measure(bench)).await,

@@ -1,0 +1,152 @@
+//! Submitting jobs: one by one, or gathered into batches.
+//!
+//! Every job goes out with an idempotency key, its own or one made here, so a submission whose answer was lost is sent
+//! again without making a second job.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidewheel_core::limits::BATCH_COUNT_MAX;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Call, Client, Error, Problem};
+use crate::proto::v1::{NewJob, SubmitAnswer, SubmitBatchAnswer, SubmitResponse};
+
+/// Jobs gathered into one request; the server takes up to 10,000.
+const GATHERED_COUNT_MAX: usize = 1_000;
+/// Jobs that wait to be gathered; beyond it, who submits waits.
+const WAITING_COUNT_MAX: usize = 4_096;
+
+const _: () = assert!(GATHERED_COUNT_MAX <= BATCH_COUNT_MAX);
+
+/// A job that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its id.
+    pub id: String,
+    /// The key was used before: this is the first job.
+    pub duplicate: bool,
+}
+
+impl Client {
+    /// Submits one job, more than once if it is unclear what became of it: with its idempotency key, or with one made
+    /// for it.
+    ///
+    /// # Errors
+    /// When the server refuses it, or there was no answer for as long as the client's patience lasts.
+    pub async fn submit(&self, mut job: NewJob) -> Result<Submitted, Error> {
+        give_key(&mut job);
+        let answer: SubmitResponse =
+            self.send(&Call::post(&["jobs"]).json(json(&job)?).repeatable()).await?.json()?;
+        Ok(Submitted { id: answer.id, duplicate: answer.duplicate })
+    }
+
+    /// Submits many jobs in one request; each is answered for by itself, in the order given.
+    ///
+    /// # Errors
+    /// As for [`Self::submit`], where the request as a whole is concerned.
+    pub async fn submit_all(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Submitted, Error>>, Error> {
+        jobs.iter_mut().for_each(give_key);
+        let call = Call::post(&["jobs", "batch"]).query("partial", "true").json(json(&jobs)?).repeatable();
+        let answers: SubmitBatchAnswer = self.send(&call).await?.json()?;
+        let read = |answer: SubmitAnswer| match answer.error {
+            None => Ok(Submitted { id: answer.id, duplicate: answer.duplicate }),
+            Some(problem) => {
+                let (title, code) = (problem.detail, Some(problem.code));
+                Err(Error::Refused(Box::new(Problem { title, code, status: 422, ..Problem::default() })))
+            }
+        };
+        Ok(answers.jobs.into_iter().map(read).collect())
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|fault| Error::Setup(fault.to_string()))
+}
+
+/// Without a key, a submission cannot be repeated safely.
+fn give_key(job: &mut NewJob) {
+    if job.idempotency_key.is_empty() {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Keyed by the system's randomness: no two processes share it, and no two keys of one.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (high, low) = (RandomState::new().hash_one(number), RandomState::new().hash_one(!number));
+        job.idempotency_key = format!("auto-{high:016x}{low:016x}");
+    }
+}
+
+/// Submits jobs of many callers in batches. One batch is under way at a time and the next is gathered meanwhile, so
+/// batches grow with the load, and a server that asks for patience (429, 503) slows all callers down. Clones share it.
+///
+/// ```no_run
+/// use tidewheel_api::client::{Client, ClientConfig, Patience, Submitter};
+/// use tidewheel_api::proto::v1::NewJob;
+///
+/// # async fn example() -> Result<(), tidewheel_api::client::Error> {
+/// let config = ClientConfig { patience: Patience::LONG, ..ClientConfig::new("http://127.0.0.1:7400") };
+/// let submitter = Submitter::new(Client::new(config)?);
+/// let job = NewJob { r#type: "send-email".into(), queue: "mail".into(), ..NewJob::default() };
+/// let submitted = submitter.submit(job).await?;
+/// println!("{}", submitted.id);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Submitter {
+    jobs: mpsc::Sender<Waiting>,
+}
+
+type Waiting = (NewJob, oneshot::Sender<Result<Submitted, Error>>);
+
+impl Submitter {
+    /// Starts one, in the runtime this is called in. It ends with its last clone.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        let (jobs, waiting) = mpsc::channel(WAITING_COUNT_MAX);
+        tokio::spawn(gather(client, waiting));
+        Self { jobs }
+    }
+
+    /// Submits a job; returns once it is stored.
+    ///
+    /// # Errors
+    /// As for [`Client::submit`].
+    pub async fn submit(&self, job: NewJob) -> Result<Submitted, Error> {
+        let ended = || Error::Setup("the submitter's runtime has ended".to_owned());
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send((job, reply)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+async fn gather(client: Client, mut waiting: mpsc::Receiver<Waiting>) {
+    let mut batch = Vec::new();
+    while waiting.recv_many(&mut batch, GATHERED_COUNT_MAX).await > 0 {
+        let (jobs, replies): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
+        match client.submit_all(jobs).await {
+            Ok(answers) => {
+                for (reply, answer) in replies.into_iter().zip(answers) {
+                    // Who no longer waits does not want to know.
+                    reply.send(answer).ok();
+                }
+            }
+            Err(error) => replies.into_iter().for_each(|reply| drop(reply.send(Err(error.clone())))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_a_key_gets_one_of_its_own_and_keeps_what_it_has() {
+        let (mut a, mut b) = (NewJob::default(), NewJob::default());
+        give_key(&mut a);
+        give_key(&mut b);
+        assert_ne!(a.idempotency_key, b.idempotency_key);
+        let key = a.idempotency_key.clone();
+        give_key(&mut a);
+        assert_eq!(a.idempotency_key, key);
+    }
+}

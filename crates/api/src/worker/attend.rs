@@ -1,0 +1,192 @@
+//! Running one handler: its timeout, its panics, and the grace it has once it is to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::context::{Attempt, Context, Stop};
+use super::failure::Failure;
+use super::handlers::{Handler, Verdict};
+use super::time;
+use crate::proto::v1::{Cancelled, Failed, Snoozed, Succeeded, outcome, snoozed};
+
+/// An attempt that is over.
+pub(super) struct Ended {
+    pub(super) attempt: Arc<Attempt>,
+    /// What to report; nothing where it would be refused.
+    pub(super) outcome: Option<outcome::Result>,
+}
+
+/// How long a handler may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) timeout: Option<Duration>,
+    pub(super) grace: Duration,
+}
+
+impl Patience {
+    /// The shorter of the worker's bound and the job's own.
+    fn timeout_of(self, attempt: &Attempt) -> Option<Duration> {
+        let own = attempt.job.timeout.and_then(|own| Duration::try_from(own).ok());
+        match (self.timeout, own) {
+            (Some(worker), Some(job)) => Some(worker.min(job)),
+            (worker, job) => worker.or(job),
+        }
+    }
+}
+
+/// Reports the end of an attempt even if its handler panics.
+struct Reporter {
+    attempt: Arc<Attempt>,
+    outcome: Option<outcome::Result>,
+    ended: mpsc::UnboundedSender<Ended>,
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        // Nobody hears it when the worker is gone.
+        drop(self.ended.send(Ended { attempt: Arc::clone(&self.attempt), outcome: self.outcome.take() }));
+    }
+}
+
+/// Runs a handler to its end and reports it.
+pub(super) async fn attend(
+    handler: Handler,
+    attempt: Arc<Attempt>,
+    patience: Patience,
+    ended: mpsc::UnboundedSender<Ended>,
+) {
+    let panicked = failed(Failure::Retry("the handler panicked".to_owned()));
+    let mut reporter = Reporter { attempt: Arc::clone(&attempt), outcome: Some(panicked), ended };
+    reporter.outcome = run(&handler, &attempt, patience).await;
+}
+
+async fn run(handler: &Handler, attempt: &Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
+    let mut work = handler(Context::new(Arc::clone(attempt)));
+    let timeout = patience.timeout_of(attempt);
+    let over = async {
+        match timeout {
+            Some(timeout) => time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    let verdict = tokio::select! {
+        biased;
+        verdict = &mut work => Some(verdict),
+        _ = attempt.stopped() => tokio::time::timeout(patience.grace, work).await.ok(),
+        () = over => {
+            attempt.stop(Stop::TimedOut);
+            tokio::time::timeout(patience.grace, work).await.ok()
+        }
+    };
+    match (attempt.stopping(), verdict) {
+        (Some(Stop::Cancelled | Stop::LeaseOver), _) => None,
+        (Some(Stop::TimedOut), None) => Some(timed_out(timeout, None)),
+        (Some(Stop::TimedOut), Some(Err(said))) => Some(timed_out(timeout, Some(said))),
+        (Some(Stop::Shutdown), None | Some(Err(_))) => Some(judge(Err(Failure::Snooze(Duration::ZERO)))),
+        (_, Some(verdict)) => Some(judge(verdict)),
+        (None, None) => None,
+    }
+}
+
+fn timed_out(after: Option<Duration>, said: Option<Failure>) -> outcome::Result {
+    let mut error = format!("it took longer than {} s", after.unwrap_or_default().as_secs_f64());
+    if let Some(Failure::Retry(text) | Failure::RetryAfter(text, _) | Failure::Final(text)) = said {
+        error.push_str(&format!("; {text}"));
+    }
+    failed(Failure::Retry(error))
+}
+
+fn judge(verdict: Verdict) -> outcome::Result {
+    match verdict {
+        Ok(result) => outcome::Result::Succeeded(Succeeded { result }),
+        Err(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: Failure) -> outcome::Result {
+    let seconds = |duration: Duration| prost_types::Duration::try_from(duration).ok();
+    match failure {
+        Failure::Retry(error) => outcome::Result::Failed(Failed { error, ..Failed::default() }),
+        Failure::RetryAfter(error, after) => {
+            outcome::Result::Failed(Failed { error, r#final: false, retry_after: seconds(after) })
+        }
+        Failure::Final(error) => outcome::Result::Failed(Failed { error, r#final: true, retry_after: None }),
+        Failure::Snooze(delay) => {
+            outcome::Result::Snoozed(Snoozed { when: seconds(delay).map(snoozed::When::Delay) })
+        }
+        Failure::Cancelled(error) => outcome::Result::Cancelled(Cancelled { error }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::LeasedJob;
+    use crate::worker::handlers::typed;
+
+    const PATIENCE: Patience = Patience { timeout: None, grace: Duration::from_secs(5) };
+
+    fn attempt(timeout_s: i64) -> Arc<Attempt> {
+        let timeout = Some(prost_types::Duration { seconds: timeout_s, nanos: 0 });
+        Arc::new(Attempt::new(LeasedJob { payload: "null".into(), timeout, ..LeasedJob::default() }))
+    }
+
+    async fn ending(handler: Handler, attempt: Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
+        let (ended, mut heard) = mpsc::unbounded_channel();
+        // In a task, as a panic would end the test.
+        drop(tokio::spawn(attend(handler, attempt, patience, ended)).await);
+        heard.recv().await.and_then(|ended| ended.outcome)
+    }
+
+    fn error(outcome: Option<outcome::Result>) -> String {
+        match outcome {
+            Some(outcome::Result::Failed(failed)) => failed.error,
+            other => panic!("not failed: {other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_never_ends_is_dropped_after_timeout_and_grace() {
+        let forever = typed(|_, (): ()| async move {
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        let said = error(ending(Arc::clone(&forever), attempt(7), PATIENCE).await);
+        assert_eq!(said, "it took longer than 7 s");
+        let short = Patience { timeout: Some(Duration::from_millis(500)), ..PATIENCE };
+        assert_eq!(error(ending(forever, attempt(7), short).await), "it took longer than 0.5 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_may_still_succeed_within_the_grace() {
+        let tidy = typed(|context: Context, (): ()| async move {
+            assert_eq!(context.stopped().await, Stop::TimedOut);
+            Ok("tidied up")
+        });
+        let outcome = ending(tidy, attempt(1), PATIENCE).await;
+        assert!(matches!(outcome, Some(outcome::Result::Succeeded(_))), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure() {
+        let panics = typed(|_, (): ()| async move { if true { panic!("on purpose") } else { Ok(()) } });
+        assert_eq!(error(ending(panics, attempt(9), PATIENCE).await), "the handler panicked");
+    }
+
+    #[tokio::test]
+    async fn what_was_called_off_reports_nothing_and_what_was_interrupted_costs_nothing() {
+        let stops = typed(|context: Context, (): ()| async move {
+            context.stopped().await;
+            Err::<(), _>(Failure::retry("interrupted"))
+        });
+        let cancelled = attempt(9);
+        cancelled.stop(Stop::Cancelled);
+        assert_eq!(ending(Arc::clone(&stops), cancelled, PATIENCE).await, None);
+        let ending_worker = attempt(9);
+        ending_worker.stop(Stop::Shutdown);
+        let outcome = ending(stops, ending_worker, PATIENCE).await;
+        assert!(matches!(outcome, Some(outcome::Result::Snoozed(_))), "{outcome:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The desk, told what happens and asked what it has to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attend::Ended;
+use super::context::{Attempt, Stop};
+use super::desk::{Desk, Room};
+use super::time;
+use crate::proto::v1::worker_message::Message;
+use crate::proto::v1::{
+    AttemptRef, CancelJob, CancelJobs, HeartbeatAnswer, HeartbeatAnswers, JobBatch, LeasedJob, OutcomeAnswer,
+    OutcomeAnswers, Succeeded, TakeBack, outcome,
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A desk of two at work and four in hand, as it is after a welcome.
+fn desk(now: Instant) -> Desk {
+    let room = Room { concurrency: 2, capacity: 4, lease: LEASE, many_tenants: false };
+    let mut desk = Desk::new(room, now);
+    assert_eq!(desk.subscribe(), 4);
+    desk.welcomed(true, Duration::from_secs(5), now);
+    desk
+}
+
+fn jobs(ids: &[&str], token: u64) -> JobBatch {
+    let job = |id: &&str| LeasedJob { id: (*id).to_owned(), token, ..LeasedJob::default() };
+    JobBatch { jobs: ids.iter().map(job).collect() }
+}
+
+fn start_all(desk: &mut Desk, now: Instant) -> Vec<Arc<Attempt>> {
+    std::iter::from_fn(|| desk.next_to_start(now)).collect()
+}
+
+fn ended(attempt: &Arc<Attempt>) -> Ended {
+    let outcome = Some(outcome::Result::Succeeded(Succeeded::default()));
+    Ended { attempt: Arc::clone(attempt), outcome }
+}
+
+fn answer(id: &str, token: u64, code: &str) -> OutcomeAnswer {
+    OutcomeAnswer { id: id.into(), token, code: code.into(), ..OutcomeAnswer::default() }
+}
+
+/// Ids in the outcomes said, and whether each was released.
+fn outcomes(words: &[Message]) -> Vec<(String, bool)> {
+    let mut said = Vec::new();
+    for word in words {
+        if let Message::Outcomes(batch) = word {
+            said.extend(
+                batch
+                    .jobs
+                    .iter()
+                    .map(|job| (job.id.clone(), matches!(job.result, Some(outcome::Result::Released(_))))),
+            );
+        }
+    }
+    said
+}
+
+fn credits(words: &[Message]) -> u32 {
+    words.iter().map(|word| if let Message::AddCredits(more) = word { more.credits } else { 0 }).sum()
+}
+
+#[test]
+fn no_more_run_at_once_than_may_and_credits_come_back_as_jobs_end() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    let running = start_all(&mut desk, now);
+    assert_eq!(running.len(), 2);
+    assert!(desk.words(now).is_empty(), "nothing to say, no room to offer");
+    desk.ended(ended(&running[0]));
+    let words = desk.words(now);
+    assert_eq!(outcomes(&words), [("a".to_owned(), false)]);
+    assert_eq!(credits(&words), 1);
+    assert_eq!(start_all(&mut desk, now).len(), 1);
+}
+
+#[test]
+fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() {
+    let now = time::now();
+    let mut desk = desk(now);
+    for id in ["a", "b", "c"] {
+        desk.receive(jobs(&[id], 1), now);
+        let started = start_all(&mut desk, now);
+        desk.ended(ended(&started[0]));
+        let said = outcomes(&desk.words(now)).len();
+        assert_eq!(said, usize::from(id != "c"), "two batches are under way at most");
+    }
+    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: vec![answer("a", 1, "accepted")] });
+    assert!(refused.is_empty());
+    assert_eq!(outcomes(&desk.words(now)), [("c".to_owned(), false)]);
+    // The stream breaks: what was not answered is said again.
+    assert_eq!(desk.holding().len(), 2);
+    assert_eq!(desk.subscribe(), 4);
+    assert_eq!(outcomes(&desk.words(now)).len(), 2);
+    let answers = vec![answer("b", 1, "stale_token"), answer("c", 1, "already")];
+    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: answers }).len(), 1);
+    assert!(desk.is_empty());
+}
+
+#[test]
+fn what_has_not_started_is_handed_back_and_what_has_is_told() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    start_all(&mut desk, now);
+    let attempt = |id: &str| AttemptRef { id: id.into(), token: 1 };
+    desk.asked_back(TakeBack {
+        jobs: vec![attempt("a"), attempt("c"), AttemptRef { id: "b".into(), token: 9 }],
+    });
+    let words = desk.words(now);
+    assert_eq!(outcomes(&words), [("c".to_owned(), true)]);
+    let started: Vec<_> = words
+        .iter()
+        .filter_map(|word| if let Message::Started(it) = word { Some(&it.jobs) } else { None })
+        .collect();
+    assert_eq!(started, [&vec![attempt("a")]]);
+}
+
+#[test]
+fn a_cancel_stops_what_runs_and_drops_what_waits() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    let running = start_all(&mut desk, now);
+    let cancel = |id: &str, token| CancelJob { id: id.into(), token, reason: "cancelled".into() };
+    desk.called_off(&CancelJobs { jobs: vec![cancel("a", 1), cancel("b", 7), cancel("c", 1)] });
+    assert_eq!(running[0].stopping(), Some(Stop::Cancelled));
+    assert_eq!(running[1].stopping(), None, "another attempt was meant");
+    desk.ended(Ended { attempt: Arc::clone(&running[0]), outcome: None });
+    assert!(desk.next_to_start(now).is_none(), "what waited is gone");
+    assert_eq!(credits(&desk.words(now)), 2);
+}
+
+#[test]
+fn leases_are_extended_in_time_and_not_trusted_to_their_end() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a"], 1), now);
+    let running = start_all(&mut desk, now);
+    desk.receive(jobs(&["b", "c"], 1), now);
+    let later = now + LEASE / 2;
+    let beats = |words: &[Message]| -> usize {
+        words
+            .iter()
+            .map(|word| if let Message::Heartbeats(beats) = word { beats.jobs.len() } else { 0 })
+            .sum()
+    };
+    assert_eq!(beats(&desk.words(later)), 3);
+    assert_eq!(beats(&desk.words(later + Duration::from_secs(6))), 0, "one batch at a time");
+    let beat = |id: &str, code: &str| HeartbeatAnswer {
+        id: id.into(),
+        token: 1,
+        code: code.into(),
+        ..HeartbeatAnswer::default()
+    };
+    desk.heartbeats_answered(&HeartbeatAnswers {
+        jobs: vec![beat("a", "accepted"), beat("b", "stale_token")],
+    });
+    let end = now + LEASE;
+    desk.look(end);
+    assert_eq!(running[0].stopping(), None);
+    assert!(start_all(&mut desk, end).is_empty(), "one was refused, the other not heard of");
+    desk.look(later + LEASE);
+    assert_eq!(running[0].stopping(), Some(Stop::LeaseOver));
+}
+
+#[test]
+fn a_later_attempt_of_the_same_job_replaces_the_earlier() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a"], 1), now);
+    let first = start_all(&mut desk, now);
+    desk.receive(jobs(&["a"], 2), now);
+    desk.receive(jobs(&["a"], 2), now);
+    assert_eq!(first[0].stopping(), Some(Stop::LeaseOver));
+    let second = start_all(&mut desk, now);
+    assert_eq!(second.len(), 1);
+    desk.ended(ended(&first[0]));
+    assert!(outcomes(&desk.words(now)).is_empty(), "the earlier no longer counts");
+    desk.ended(ended(&second[0]));
+    assert_eq!(outcomes(&desk.words(now)).len(), 1);
+}
+
+#[test]
+fn a_drained_desk_hands_back_and_asks_for_nothing() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    let running = start_all(&mut desk, now);
+    desk.drain();
+    desk.receive(jobs(&["d"], 1), now);
+    let words = desk.words(now);
+    assert_eq!(outcomes(&words), [("c".to_owned(), true), ("d".to_owned(), true)]);
+    assert_eq!(credits(&words), 0);
+    desk.stop_all();
+    assert_eq!(running[1].stopping(), Some(Stop::Shutdown));
+}

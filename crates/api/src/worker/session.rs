@@ -1,0 +1,275 @@
+//! The worker's loop: one stream after another to the server, with what lies on the desk carried over.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::attend::{Ended, Patience, attend};
+use super::config::WorkerConfig;
+use super::desk::{Desk, Room};
+use super::error::Error;
+use super::event::Event;
+use super::handlers::Handlers;
+use super::link::{Heard, Link, Opened};
+use super::time;
+use crate::proto::v1::{Drain, Failed, Resume, Subscribe, outcome, server_message, worker_message};
+
+/// Ends of handlers taken in one go.
+const ENDED_COUNT_MAX: usize = 4_096;
+/// After the last grace, how long outcomes may take to be reported.
+const REPORT_WITHIN: Duration = Duration::from_secs(10);
+const RECONNECT_FIRST: Duration = Duration::from_millis(100);
+const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
+
+/// What the worker's owner wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wish {
+    Work,
+    Drain,
+    StopNow,
+}
+
+/// A worker at work.
+pub(super) struct Session {
+    config: Arc<WorkerConfig>,
+    handlers: Handlers,
+    desk: Desk,
+    tell_ended: mpsc::UnboundedSender<Ended>,
+    ended: mpsc::UnboundedReceiver<Ended>,
+    batch: Vec<Ended>,
+    wishes: watch::Receiver<Wish>,
+    wish: Wish,
+    /// Until when handlers may go on, once it drains.
+    drained_at: Option<Instant>,
+    /// What to resume the session with.
+    secret: Option<String>,
+    /// The server was told.
+    said_drain: bool,
+}
+
+impl Session {
+    pub(super) fn new(config: WorkerConfig, handlers: Handlers, wishes: watch::Receiver<Wish>) -> Self {
+        let room = Room {
+            concurrency: config.concurrency,
+            capacity: config.capacity(),
+            lease: config.lease,
+            many_tenants: config.is_of_many_tenants(),
+        };
+        let (tell_ended, ended) = mpsc::unbounded_channel();
+        Self {
+            config: Arc::new(config),
+            handlers,
+            desk: Desk::new(room, time::now()),
+            tell_ended,
+            ended,
+            batch: Vec::new(),
+            wishes,
+            wish: Wish::Work,
+            drained_at: None,
+            secret: None,
+            said_drain: false,
+        }
+    }
+
+    /// Works until it has drained.
+    pub(super) async fn run(mut self, mut link: Option<Link>) -> Result<(), Error> {
+        let mut wait = RECONNECT_FIRST;
+        loop {
+            let subscribe = self.subscription();
+            let config = Arc::clone(&self.config);
+            let connecting = async {
+                let link = match link.take() {
+                    Some(link) => link,
+                    None => Link::connect(&config).await?,
+                };
+                link.open(subscribe).await
+            };
+            let error = match self.meanwhile(connecting).await {
+                Ok(opened) => {
+                    wait = RECONNECT_FIRST;
+                    match self.converse(opened).await {
+                        Ok(()) => return Ok(()),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) if !error.is_retryable() => return Err(error),
+                Err(error) => error,
+            };
+            if self.is_done() {
+                return Ok(());
+            }
+            if self.is_out_of_time() {
+                return Err(Error::Unreported(self.desk.unreported()));
+            }
+            let retry_in = spread(wait);
+            wait = wait.saturating_mul(2).min(RECONNECT_LONGEST);
+            self.tell(&Event::Disconnected { error, retry_in });
+            self.meanwhile(time::sleep(retry_in)).await;
+        }
+    }
+
+    fn subscription(&mut self) -> Subscribe {
+        let credits = u32::try_from(self.desk.subscribe()).unwrap_or(u32::MAX);
+        self.said_drain = false;
+        let config = &self.config;
+        let types = if config.types.is_empty() { self.handlers.types() } else { config.types.clone() };
+        Subscribe {
+            worker: config.name.clone(),
+            queues: config.queues.clone(),
+            tenants: config.tenants.clone(),
+            all_tenants: config.all_tenants,
+            types,
+            min_priority: config.min_priority.clone().unwrap_or_default(),
+            lease: prost_types::Duration::try_from(config.lease).ok(),
+            credits,
+            resume: self.secret.clone().map(|session| Resume { session, holding: self.desk.holding() }),
+        }
+    }
+
+    /// Until everything is done after a drain, or the stream ends.
+    async fn converse(&mut self, opened: Opened) -> Result<(), Error> {
+        let Opened { welcome, say, mut hear } = opened;
+        let every = |duration: Option<prost_types::Duration>, otherwise: u64| {
+            duration.and_then(|it| Duration::try_from(it).ok()).unwrap_or(Duration::from_secs(otherwise))
+        };
+        let dead_after = every(welcome.dead_after, 15);
+        self.desk.welcomed(welcome.resumed, every(welcome.heartbeat_every, 5), time::now());
+        self.secret = Some(welcome.session);
+        self.tell(&Event::Connected { worker_id: welcome.worker_id, resumed: welcome.resumed });
+        let mut heard_at = time::now();
+        loop {
+            self.start_jobs();
+            if self.wish > Wish::Work && !self.said_drain {
+                self.said_drain = true;
+                say.say(worker_message::Message::Drain(Drain {}))?;
+            }
+            for word in self.desk.words(time::now()) {
+                say.say(word)?;
+            }
+            if self.is_done() {
+                return Ok(());
+            }
+            if self.is_out_of_time() {
+                return Err(Error::Lost("the time to drain is over".to_owned()));
+            }
+            tokio::select! {
+                heard = hear.next() => {
+                    self.hear(heard?);
+                    heard_at = time::now();
+                }
+                () = self.event() => {
+                    if time::now().saturating_duration_since(heard_at) > dead_after {
+                        return Err(Error::Lost("nothing was heard of the server".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            server_message::Message::Jobs(batch) => self.desk.receive(batch, time::now()),
+            server_message::Message::OutcomeAnswers(answers) => {
+                for answer in self.desk.outcomes_answered(answers) {
+                    let (id, code, detail) = (answer.id, answer.code, answer.detail);
+                    self.tell(&Event::ReportRefused { id, code, detail });
+                }
+            }
+            server_message::Message::HeartbeatAnswers(answers) => self.desk.heartbeats_answered(&answers),
+            server_message::Message::CancelJobs(cancels) => self.desk.called_off(&cancels),
+            server_message::Message::TakeBack(asked) => self.desk.asked_back(asked),
+            // The stream ends by itself; what runs goes on, and is reported to the next server.
+            server_message::Message::GoAway(_) | server_message::Message::Welcome(_) => {}
+        }
+    }
+
+    /// Waits for something, while handlers go on.
+    async fn meanwhile<T>(&mut self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = pin!(awaited);
+        loop {
+            self.start_jobs();
+            tokio::select! {
+                biased;
+                done = &mut awaited => return done,
+                () = self.event() => {}
+            }
+        }
+    }
+
+    /// The next thing that happens on this side, taken note of. May be dropped while it waits.
+    async fn event(&mut self) {
+        let look_at = self.next_look();
+        tokio::select! {
+            _ = self.ended.recv_many(&mut self.batch, ENDED_COUNT_MAX) => {
+                for ended in self.batch.drain(..) {
+                    self.desk.ended(ended);
+                }
+            }
+            Ok(()) = self.wishes.changed() => self.obey(),
+            () = time::sleep_until(look_at) => self.desk.look(time::now()),
+        }
+        let over = self.drained_at.is_some_and(|at| time::now() >= at);
+        if over {
+            self.desk.stop_all();
+        }
+    }
+
+    fn next_look(&self) -> Instant {
+        let look_at = self.desk.look_at();
+        match self.drained_at {
+            Some(at) if at > time::now() => look_at.min(at),
+            Some(_) | None => look_at,
+        }
+    }
+
+    fn obey(&mut self) {
+        self.wish = self.wish.max(*self.wishes.borrow_and_update());
+        let patience = match self.wish {
+            Wish::Work => return,
+            Wish::Drain => self.config.drain,
+            Wish::StopNow => Duration::ZERO,
+        };
+        self.desk.drain();
+        let until = time::now() + patience;
+        self.drained_at = Some(self.drained_at.map_or(until, |at| at.min(until)));
+    }
+
+    fn is_done(&self) -> bool {
+        self.wish > Wish::Work && self.desk.is_empty()
+    }
+
+    /// Whether even reporting has had its time.
+    fn is_out_of_time(&self) -> bool {
+        self.drained_at.is_some_and(|at| time::now() >= at + self.config.grace + REPORT_WITHIN)
+    }
+
+    fn start_jobs(&mut self) {
+        let patience = Patience { timeout: self.config.timeout, grace: self.config.grace };
+        while let Some(attempt) = self.desk.next_to_start(time::now()) {
+            if let Some(handler) = self.handlers.of(&attempt.job.r#type) {
+                let (handler, ended) = (Arc::clone(handler), self.tell_ended.clone());
+                tokio::spawn(attend(handler, attempt, patience, ended));
+            } else {
+                let error = format!("this worker has no handler for {:?}", attempt.job.r#type);
+                let outcome = outcome::Result::Failed(Failed { error, ..Failed::default() });
+                self.desk.ended(Ended { attempt, outcome: Some(outcome) });
+            }
+        }
+    }
+
+    fn tell(&self, event: &Event) {
+        if let Some(listener) = &self.config.listener {
+            listener(event);
+        }
+    }
+}
+
+/// Between half of it and all: workers that lost the same server do not come back all at once.
+fn spread(wait: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let part = RandomState::new().hash_one(0_u8) % 512;
+    wait / 2 + wait.saturating_mul(u32::try_from(part).unwrap_or(0)) / 1_024
+}
