@@ -104,6 +104,11 @@ impl Cron {
         Ok(Cron { text: expr.into(), fields })
     }
 
+    /// Whether it means a time of the wall clock: neither the minute nor the hour begins with `*`.
+    pub(crate) fn is_fixed_time(&self) -> bool {
+        self.fields.fixed_time
+    }
+
     /// The first fire strictly after `after`; none if there is none within the search's horizon of decades,
     /// which only a schedule whose every time falls in a skipped gap can bring about.
     pub fn next_after(&self, after: Timestamp, tz: &TimeZone, dst: Dst) -> Option<Fire> {

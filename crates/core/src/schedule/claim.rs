@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::definition::{MisfirePolicy, Overlap};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome, Reason};
-use super::nominal::to_jiff;
 use super::plan::{Plan, plan};
-use super::{LastFire, Next, Schedule};
+use super::{Next, Schedule};
 use crate::id::JobId;
 use crate::job::{Job, State};
 use crate::limits::{HELD_RECHECK_MS, SCHEDULE_ACTIVE_COUNT_MAX};
@@ -63,7 +62,7 @@ pub fn on_claim(
                 return Some(pass_over(schedule, job, &next, Reason::Misfire, calendar, now));
             }
         } else {
-            let plan = plan(&schedule.definition, calendar, schedule.decided_until, now);
+            let plan = plan(&schedule.definition, calendar, schedule.goes_on_after(), now);
             if plan.next.is_none_or(|planned| planned.fire_at != next.fire_at) {
                 return Some(miss(schedule, job, &next, plan, now));
             }
@@ -205,12 +204,6 @@ impl Schedule {
         let (beside, cancel) = if cancels { (Vec::new(), running) } else { (running, Vec::new()) };
         self.remember(job_id, beside);
         cancel
-    }
-
-    /// Notes the last fire, and what the wall clock showed.
-    pub(super) fn fired_at(&mut self, fire_at: Timestamp) {
-        let offset = self.definition.rule.zone.rules().to_offset(to_jiff(fire_at));
-        self.last_fire = Some(LastFire { fire_at, utc_offset_s: offset.seconds() });
     }
 
     /// Remembers a job beside others that may not be over.

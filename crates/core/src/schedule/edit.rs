@@ -55,16 +55,15 @@ impl Edit {
         let schedule = &mut self.schedule;
         let outcome = Outcome::Skipped(reason);
         self.entries.extend(schedule.owed().map(|owed| Entry::single(owed.fire_at, outcome, now)));
-        let after = schedule.undecided_after();
         let rule = &schedule.definition.rule;
-        let first = next_nominal(rule, calendar, after).map(|first| first.fire_at);
+        let first = next_nominal(rule, calendar, schedule.goes_on_after()).map(|first| first.fire_at);
         let last = prev_nominal(rule, calendar, now.plus_ms(1)).map(|last| last.fire_at);
         if let (Some(first), Some(last)) = (first, last)
             && first <= last
         {
             self.entries.push(Entry::range(rule, calendar, (first, last), outcome, now));
         }
-        schedule.decided(after.max(now));
+        schedule.decided(schedule.undecided_after().max(now));
         self.withdraw = schedule.next.take().map(|next| next.job_id);
     }
 
@@ -147,19 +146,15 @@ pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>,
     let definition = Arc::new(definition);
     if schedule.state == State::Paused {
         edit.close(calendar, now, Reason::Paused);
-        edit.schedule.definition = definition;
+        edit.schedule.redefine(definition);
     } else if definition.rule != schedule.definition.rule {
         replace_rule(&mut edit, calendar, definition, new_calendar, now);
     } else {
-        edit.schedule.definition = definition;
+        edit.schedule.redefine(definition);
         // One of an old rule is due, even if the clock was set back since; this rule has no place for it.
         if schedule.next.is_some_and(|next| next.fire_at > now && !next.is_of_old_rule()) {
             edit.rearm(new_calendar, now);
         }
-    }
-    // A clock the user chose anew has shown nothing yet that must not come again.
-    if let Some(last) = schedule.last_fire {
-        edit.schedule.fired_at(last.fire_at);
     }
     edit
 }
@@ -174,19 +169,18 @@ pub(super) fn replace_rule(
 ) {
     let schedule = &mut edit.schedule;
     let owed = schedule.owed();
-    let after = schedule.undecided_after();
-    let plan = plan(&schedule.definition, calendar, after, now);
+    let plan = plan(&schedule.definition, calendar, schedule.goes_on_after(), now);
     edit.entries.extend(plan.entry);
     let due = plan.next.map(|next| next.fire_at).filter(|fire_at| *fire_at <= now);
     if let Some(first) = due {
         keep_latest_due(edit, calendar, first, now);
-        edit.schedule.definition = definition;
+        edit.schedule.redefine(definition);
     } else if let Some(owed) = owed {
         schedule.next = Some(Next { covers_until: owed.covers_until.max(now), ..owed });
-        schedule.definition = definition;
+        schedule.redefine(definition);
     } else {
-        schedule.decided(after.max(now));
-        schedule.definition = definition;
+        schedule.decided(schedule.undecided_after().max(now));
+        schedule.redefine(definition);
         edit.rearm(new_calendar, now);
     }
 }

@@ -24,6 +24,7 @@
 //! | `claim` | what a claim and the end of a run decide |
 //! | `edit` | create, update, pause, resume, delete, trigger |
 //! | `upkeep` | new zone rules, changed calendars, broken chains |
+//! | `wall_clock` | what the clock has shown, and shows again when it gets other rules |
 //! | `ledger` | what became of each instant |
 
 mod check;
@@ -37,6 +38,7 @@ mod nominal;
 mod occurrence;
 mod plan;
 mod upkeep;
+mod wall_clock;
 
 use std::sync::Arc;
 
@@ -148,8 +150,9 @@ impl Next {
 pub struct LastFire {
     /// Its nominal time.
     pub fire_at: Timestamp,
-    /// How far the zone was ahead of UTC, in seconds, by the rules it had then. What its wall clock showed
-    /// must not come again when the zone gets other rules.
+    /// How far the zone was ahead of UTC, in seconds, by the rules it had then, or those by which what the
+    /// clock was moved past has been settled. What its wall clock showed must not come again when the zone
+    /// gets other rules.
     pub utc_offset_s: i32,
 }
 
@@ -159,7 +162,7 @@ impl Schedule {
         self.next.filter(Next::is_of_old_rule)
     }
 
-    /// From here on, the instants of the current rule are undecided.
+    /// From here on, the instants of the current rule are undecided, whatever the clock shows at them.
     fn undecided_after(&self) -> Timestamp {
         self.owed().map_or(self.decided_until, |owed| owed.covers_until.max(self.decided_until))
     }

@@ -63,17 +63,17 @@ pub(super) fn plan(
 }
 
 impl Schedule {
-    /// Plans on from what is decided. Gives the ledger's entry for what is passed over, and the next job.
+    /// Plans on. Gives the ledger's entry for what is passed over, and the next job.
     pub(super) fn advance(
         &mut self,
         calendar: Option<&Dates>,
         now: Timestamp,
     ) -> (Option<Entry>, Option<Job>) {
-        let plan = plan(&self.definition, calendar, self.decided_until, now);
+        let plan = plan(&self.definition, calendar, self.goes_on_after(), now);
         self.adopt(plan, now)
     }
 
-    /// Makes a plan from `decided_until` its own.
+    /// Makes a plan from [`Schedule::goes_on_after`] its own.
     pub(super) fn adopt(&mut self, plan: Plan, now: Timestamp) -> (Option<Entry>, Option<Job>) {
         if let Some(entry) = &plan.entry {
             self.decided(entry.to);

@@ -179,12 +179,12 @@ fn rearm(
         return Ok(match schedule.state {
             State::Paused => none,
             State::Active => schedule::repair(schedule, calendar, now),
-            State::Ended if next_nominal(rule, calendar, schedule.decided_until).is_none() => none,
+            State::Ended if next_nominal(rule, calendar, schedule.goes_on_after()).is_none() => none,
             State::Ended => schedule::calendar_changed(schedule, calendar, calendar, now),
         });
     };
     let is_of_old_rule = next.covers_until > next.fire_at;
-    let first = next_nominal(&schedule.definition.rule, calendar, schedule.decided_until);
+    let first = next_nominal(&schedule.definition.rule, calendar, schedule.goes_on_after());
     if !is_of_old_rule && first.is_none_or(|first| first.fire_at != next.fire_at) {
         return Ok(schedule::calendar_changed(schedule, calendar, calendar, now));
     }

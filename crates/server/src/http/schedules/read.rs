@@ -85,7 +85,8 @@ pub(crate) async fn next(
     // One that is due, and about to start, is still the next one.
     let due = schedule.next.filter(|next| is_active && next.fire_at <= now);
     let left = if is_active { query.count - usize::from(due.is_some()) } else { 0 };
-    let fires = preview(&schedule.definition, Some(id), calendar.as_ref(), now, left);
+    let from = now.max(schedule.goes_on_after());
+    let fires = preview(&schedule.definition, Some(id), calendar.as_ref(), from, left);
     let mut out = JsonWriter::with_capacity(128 * query.count + 64);
     out.object(|out| {
         out.key("fires").array(|out| {
