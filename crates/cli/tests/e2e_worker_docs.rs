@@ -33,19 +33,20 @@ fn runs_as_written(commands: &str, output: &str) {
     let server = Server::start(data.path());
     let lines: Vec<&str> = commands.trim().lines().collect();
     let (worker, before) = lines.split_last().unwrap();
+    std::os::unix::fs::symlink(TIDEWHEEL, folder.path().join("tidewheel")).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let shell = |line: &str| {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", &format!("tidewheel() {{ exec {TIDEWHEEL} \"$@\"; }}; {line}")])
-            .env("TIDEWHEEL_URL", server.url())
-            .current_dir(folder.path());
+        command.args(["-c", line]).env("TIDEWHEEL_URL", server.url()).env("PATH", &path);
+        command.current_dir(folder.path());
         command
     };
     for line in before {
         let done = shell(line).output().unwrap();
         assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
     }
-    let mut worker = shell(worker).stdout(Stdio::piped()).spawn().unwrap();
+    // In the shell's place, so that it gets the signal.
+    let mut worker = shell(&format!("exec {worker}")).stdout(Stdio::piped()).spawn().unwrap();
     let mut told = String::new();
     BufReader::new(worker.stdout.take().unwrap()).read_line(&mut told).unwrap();
     signal(worker.id(), "TERM");
