@@ -2,6 +2,7 @@
 //! takes a turn: advance the wheel, end leases that ran out, open buckets, start reads, start claims.
 
 mod answers;
+mod news;
 mod take_back;
 mod upkeep;
 mod workers;
@@ -25,10 +26,10 @@ use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
-use crate::engine::ready::{Offer, Picked, Ready, Refill, Stage, TakeReply};
+use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{WorkerMessage, Workers};
-use crate::engine::{Shared, Take, Whereabouts, is_waiting, named, outcomes, recheck};
+use crate::engine::{Shared, Take, Whereabouts, named, outcomes, recheck};
 
 /// What the scheduler hears of.
 pub(in crate::engine) enum Message {
@@ -382,167 +383,6 @@ impl Scheduler {
             .collect();
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move { outcomes::write(&shared, orders).await });
-    }
-
-    fn hear(&mut self, message: Message) {
-        let now = self.shared.clock.now();
-        match message {
-            Message::Waiting(jobs) => {
-                self.shared.hinted.fetch_sub(jobs.len(), Ordering::SeqCst);
-                for job in jobs {
-                    self.take_in(job, now);
-                }
-            }
-            Message::Changed { jobs, done } => {
-                for job in jobs {
-                    self.changed(job, now);
-                }
-                // Whoever asked may have stopped waiting.
-                done.send(()).ok();
-            }
-            Message::Renewed(jobs) => {
-                for (job, by) in jobs {
-                    self.renewed(&job, by);
-                }
-            }
-            Message::Rechecked(job) => {
-                if !self.is_behind(&job) {
-                    self.changed(job, now);
-                }
-            }
-            Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
-            Message::Listed(tenants) => {
-                for (tenant, first_at) in tenants {
-                    self.scan.open(&tenant, first_at);
-                }
-            }
-            Message::ListingDone { failed } => {
-                self.listings = self.listings.saturating_sub(1);
-                if failed.is_some() {
-                    self.sweep_at_ms = self.shared.clock.monotonic_ms() + READ_RETRY_MS;
-                }
-            }
-            Message::Read { read, page } => self.read_back(&read, page, now),
-            Message::Refilled { refill, page } => {
-                self.reads = self.reads.saturating_sub(1);
-                match page {
-                    Ok(page) => {
-                        let times = (now, self.shared.clock.monotonic_ms());
-                        self.ready.refill(&refill, (page.jobs, page.resume), &mut self.governor, times);
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "due jobs could not be read; trying again");
-                        self.ready.refill_failed(&refill);
-                    }
-                }
-            }
-            Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
-            Message::Take { take, reply } => self.taker(take, reply),
-            Message::Worker(message) => self.hear_worker(message, now),
-            Message::Whereabouts { job, reply } => {
-                reply.send(self.whereabouts(&job)).ok();
-            }
-            Message::Drain { reply } => {
-                self.send_workers_away();
-                self.ready.drop_takers();
-                self.draining = Some(reply);
-            }
-            Message::Stop { reply } => self.stop(reply),
-        }
-    }
-
-    /// A job waits for its time: into memory if that is near, else make sure it will be read.
-    fn take_in(&mut self, job: Arc<Job>, now: Timestamp) {
-        let (tenant, at) = (job.tenant.clone(), job.status.due_at);
-        if MadeUp::is_marked(&job) && !self.may_make_up(&job, now) {
-            if Bucket::of(at) < self.next_bucket {
-                self.scan.announce_made_up(&tenant, at);
-            }
-            return;
-        }
-        match self.ready.offer(job, now, self.horizon(now), false) {
-            Offer::Held | Offer::Overflowed => {}
-            Offer::Later | Offer::NoRoom => {
-                if Bucket::of(at) < self.next_bucket {
-                    self.scan.announce(&tenant, at);
-                }
-            }
-        }
-    }
-
-    /// Whether a job that is made up for may start now. If not, it is left to the paced reads.
-    fn may_make_up(&mut self, job: &Job, now: Timestamp) -> bool {
-        if self.ready.stage(&job.id).is_some() {
-            // A job that is moved has drawn for its old time.
-            return true;
-        }
-        job.status.due_at <= now && self.governor.draw(&job.tenant, self.shared.clock.monotonic_ms())
-    }
-
-    /// Whether this is news of an attempt that has been followed by another.
-    fn is_outdated(&self, job: &Job) -> bool {
-        self.leases.token(&job.id).is_some_and(|held| held > job.status.token)
-    }
-
-    fn renewed(&mut self, job: &Job, by: Renewal) {
-        if !self.is_outdated(job) {
-            self.leases.renew(job, by, self.shared.clock.monotonic_ms());
-        }
-    }
-
-    /// Whether somebody has had the job start sooner than this news says. News of an attempt, or of a job that was
-    /// read again, may be older than that; were it believed, nobody would look where the job waits. If it is
-    /// the newer after all, the claim will be refused as not due.
-    fn is_behind(&self, job: &Job) -> bool {
-        is_waiting(job) && self.ready.waits_for(&job.id).is_some_and(|at| at < job.status.due_at)
-    }
-
-    fn changed(&mut self, job: Arc<Job>, now: Timestamp) {
-        if self.is_outdated(&job) {
-            return;
-        }
-        if job.status.running.is_some() {
-            // A lease is what tells an attempt that was handed out; one that is being claimed was not.
-            if !matches!(self.ready.stage(&job.id), Some(Stage::Claiming { .. })) {
-                self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
-            }
-            return;
-        }
-        self.leases.release(&job.id);
-        self.call_off(&job);
-        if !is_waiting(&job) {
-            if self.ready.forget(&job) {
-                self.deliverer.abort(&job.id);
-            }
-            return;
-        }
-        match self.ready.stage(&job.id) {
-            Some(Stage::Delivering(_)) => {
-                self.ready.end_delivery(&job.id);
-                self.deliverer.abort(&job.id);
-            }
-            // It may have got another priority.
-            Some(Stage::Lane(_)) => {
-                self.ready.forget(&job);
-            }
-            Some(Stage::Wheel | Stage::Claiming { .. }) | None => {}
-        }
-        self.take_in(job, now);
-    }
-
-    fn whereabouts(&self, job: &Job) -> Whereabouts {
-        match self.ready.stage(&job.id) {
-            None if self.ready.overflowed(job) => Whereabouts::Store { backlog: true },
-            None if (MadeUp { missed_before: self.missed_before }).has(job) => Whereabouts::Paced,
-            None => Whereabouts::Store { backlog: false },
-            Some(Stage::Wheel) => Whereabouts::Wheel,
-            Some(Stage::Lane(lane)) => {
-                let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
-                Whereabouts::Lane { depth, reason }
-            }
-            Some(Stage::Claiming { .. }) => Whereabouts::Claiming,
-            Some(Stage::Delivering(_)) => Whereabouts::Delivering,
-        }
     }
 
     fn stop(&mut self, reply: oneshot::Sender<usize>) {
