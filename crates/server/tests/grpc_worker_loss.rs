@@ -103,6 +103,25 @@ async fn a_silent_worker_is_dead() {
 }
 
 #[tokio::test]
+async fn a_worker_with_empty_hands_may_be_silent_for_longer_but_not_with_a_job() {
+    let server = Server::start(Config { worker_dead_ms: 300, ..Config::default() }).await;
+    let idle_heartbeat = Some(prost_types::Duration { seconds: 5, nanos: 0 });
+    let mut quiet = server.worker(Subscribe { idle_heartbeat, ..subscribe("quiet", 1) }).await;
+    assert_eq!(quiet.welcome.idle_heartbeat_every.unwrap().seconds, 5);
+    // One that asked for nothing is gone by now: so would the other be, by the same time.
+    let mut usual = server.worker(subscribe("usual", 1)).await;
+    let ended = usual.next().await.unwrap_err().unwrap();
+    assert_eq!(code(&ended), "request_timeout");
+    server.submit("quiet", 1).await;
+    let first = quiet.job().await;
+    let ended = quiet.next().await.unwrap_err().unwrap();
+    assert_eq!(code(&ended), "request_timeout");
+    let mut next = server.worker(subscribe("quiet", 1)).await;
+    let second = next.job().await;
+    assert_eq!((&second.id, second.attempt), (&first.id, 2));
+}
+
+#[tokio::test]
 async fn a_job_that_brings_its_workers_down_ends_dead_and_its_queue_moves_on() {
     let server = Server::start(Config { worker_resume_ms: 20, ..Config::default() }).await;
     let poison = server.api.submit(&json!({"type": "t", "queue": "q", "max_attempts": 3})).await;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewheel_core::limits::WORKER_BATCH_COUNT_MAX;
+use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_HEARTBEAT_MS};
 use tokio::time::Instant;
 
 use super::attend::Ended;
@@ -53,6 +53,22 @@ struct Held {
     told_started: bool,
 }
 
+/// How often the server wants to hear of the worker.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beats {
+    /// While it holds jobs.
+    pub(super) busy: Duration,
+    /// While it holds none.
+    pub(super) idle: Duration,
+}
+
+impl Default for Beats {
+    fn default() -> Self {
+        let busy = Duration::from_millis(WORKER_HEARTBEAT_MS.unsigned_abs());
+        Self { busy, idle: busy }
+    }
+}
+
 /// What a desk has room for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
@@ -82,7 +98,7 @@ pub(super) struct Desk {
     draining: bool,
     beats_unanswered: bool,
     beat_at: Instant,
-    beat_every: Duration,
+    beats: Beats,
     looked_at: Instant,
 }
 
@@ -102,7 +118,7 @@ impl Desk {
             draining: false,
             beats_unanswered: false,
             beat_at: now,
-            beat_every: Duration::from_secs(5),
+            beats: Beats::default(),
             looked_at: now,
         }
     }
@@ -138,9 +154,19 @@ impl Desk {
     }
 
     /// The connection holds; if the session is another one, its server hears at once what is still held.
-    pub(super) fn welcomed(&mut self, resumed: bool, beat_every: Duration, now: Instant) {
-        self.beat_every = beat_every;
-        self.beat_at = if resumed { now } else { now.checked_sub(beat_every).unwrap_or(now) };
+    pub(super) fn welcomed(&mut self, resumed: bool, beats: Beats, now: Instant) {
+        self.beats = beats;
+        self.beat_at = if resumed { now } else { now.checked_sub(beats.idle).unwrap_or(now) };
+    }
+
+    /// How often to say something: less often with empty hands.
+    fn beat_every(&self) -> Duration {
+        if self.held.is_empty() { self.beats.idle } else { self.beats.busy }
+    }
+
+    /// Since when a heartbeat waits for its answer, if one does.
+    pub(super) fn unanswered_since(&self) -> Option<Instant> {
+        self.beats_unanswered.then_some(self.beat_at)
     }
 
     fn missing(&self) -> usize {
@@ -337,7 +363,7 @@ impl Desk {
 
     /// When to look again.
     pub(super) fn look_at(&self) -> Instant {
-        let beat = self.beat_at + self.beat_every;
+        let beat = self.beat_at + self.beat_every();
         if self.held.is_empty() { beat } else { beat.min(self.looked_at + LOOK) }
     }
 
@@ -399,7 +425,7 @@ impl Desk {
     fn regular_words(&mut self, now: Instant, words: &mut Vec<worker_message::Message>) {
         let mut started = Vec::new();
         let mut beats = Vec::new();
-        let silent = now.saturating_duration_since(self.beat_at) >= self.beat_every;
+        let silent = now.saturating_duration_since(self.beat_at) >= self.beat_every();
         for held in self.held.values_mut() {
             if matches!(held.phase, Phase::Running)
                 && !held.told_started

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::attend::Ended;
 use super::context::{Attempt, Stop};
-use super::desk::{Desk, Room};
+use super::desk::{Beats, Desk, Room};
 use super::time;
 use crate::proto::v1::worker_message::Message;
 use crate::proto::v1::{
@@ -22,7 +22,7 @@ fn desk(now: Instant) -> Desk {
     let room = Room { concurrency: 2, capacity: 4, lease: LEASE, many_tenants: false };
     let mut desk = Desk::new(room, now);
     assert_eq!(desk.subscribe(), 4);
-    desk.welcomed(true, Duration::from_secs(5), now);
+    desk.welcomed(true, Beats::default(), now);
     desk
 }
 
@@ -167,6 +167,21 @@ fn leases_are_extended_in_time_and_not_trusted_to_their_end() {
     assert!(start_all(&mut desk, end).is_empty(), "one was refused, the other not heard of");
     desk.look(later + LEASE);
     assert_eq!(running[0].stopping(), Some(Stop::LeaseOver));
+}
+
+#[test]
+fn with_empty_hands_it_is_heard_of_less_often() {
+    let start = time::now();
+    let mut desk = desk(start);
+    let beats = Beats { busy: Duration::from_secs(5), idle: Duration::from_secs(60) };
+    desk.welcomed(true, beats, start);
+    assert_eq!(desk.look_at(), start + beats.idle);
+    assert!(desk.words(start + beats.busy).is_empty());
+    let handed_at = start + 2 * beats.busy;
+    desk.receive(jobs(&["a"], 1), handed_at);
+    let said = desk.words(handed_at);
+    assert!(matches!(said[..], [Message::Heartbeats(_)]), "{said:?}");
+    assert_eq!(desk.unanswered_since(), Some(handed_at));
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewheel_core::limits::{WORKER_DEAD_MS, WORKER_IDLE_HEARTBEAT_MS_DEFAULT};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::attend::{Ended, Patience, attend};
 use super::config::WorkerConfig;
-use super::desk::{Desk, Room};
+use super::desk::{Beats, Desk, Room};
 use super::error::Error;
 use super::event::Event;
 use super::handlers::Handlers;
@@ -21,6 +22,10 @@ use crate::proto::v1::{Drain, Failed, Resume, Subscribe, outcome, server_message
 const ENDED_COUNT_MAX: usize = 4_096;
 /// After the last grace, how long outcomes may take to be reported.
 const REPORT_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is heard of with empty hands.
+const IDLE_HEARTBEAT: Duration = Duration::from_millis(WORKER_IDLE_HEARTBEAT_MS_DEFAULT.unsigned_abs());
+/// The silence of a server that does not say after how long a worker is dead.
+const DEAD_AFTER: Duration = Duration::from_millis(WORKER_DEAD_MS.unsigned_abs());
 const RECONNECT_FIRST: Duration = Duration::from_millis(100);
 const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
 
@@ -126,17 +131,21 @@ impl Session {
             lease: prost_types::Duration::try_from(config.lease).ok(),
             credits,
             resume: self.secret.clone().map(|session| Resume { session, holding: self.desk.holding() }),
+            idle_heartbeat: prost_types::Duration::try_from(IDLE_HEARTBEAT).ok(),
         }
     }
 
     /// Until everything is done after a drain, or the stream ends.
     async fn converse(&mut self, opened: Opened) -> Result<(), Error> {
         let Opened { welcome, say, mut hear } = opened;
-        let every = |duration: Option<prost_types::Duration>, otherwise: u64| {
-            duration.and_then(|it| Duration::try_from(it).ok()).unwrap_or(Duration::from_secs(otherwise))
+        let every = |duration: Option<prost_types::Duration>, otherwise: Duration| {
+            duration.and_then(|it| Duration::try_from(it).ok()).unwrap_or(otherwise)
         };
-        let dead_after = every(welcome.dead_after, 15);
-        self.desk.welcomed(welcome.resumed, every(welcome.heartbeat_every, 5), time::now());
+        let dead_after = every(welcome.dead_after, DEAD_AFTER);
+        let busy = every(welcome.heartbeat_every, Beats::default().busy);
+        // A server that does not say knows no other.
+        let beats = Beats { busy, idle: every(welcome.idle_heartbeat_every, busy) };
+        self.desk.welcomed(welcome.resumed, beats, time::now());
         self.secret = Some(welcome.session);
         self.tell(&Event::Connected { worker_id: welcome.worker_id, resumed: welcome.resumed });
         let mut heard_at = time::now();
@@ -161,7 +170,10 @@ impl Session {
                     heard_at = time::now();
                 }
                 () = self.event() => {
-                    if time::now().saturating_duration_since(heard_at) > dead_after {
+                    // With empty hands it asks seldom, and hears as seldom.
+                    let waits_since = self.desk.unanswered_since().map_or(heard_at, |asked| asked.max(heard_at));
+                    let waits = self.desk.unanswered_since().is_some() || !self.desk.is_empty();
+                    if waits && time::now().saturating_duration_since(waits_since) > dead_after {
                         return Err(Error::Lost("nothing was heard of the server".to_owned()));
                     }
                 }

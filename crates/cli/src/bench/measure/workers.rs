@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidewheel_core::job::Destination;
+use tidewheel_core::limits::WORKER_IDLE_HEARTBEAT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_server::engine::Config;
 
@@ -93,8 +94,8 @@ async fn idle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let workers = WorkerProcess::start("idle", count, &subject.url()).await?;
     until_connected(bench, &subject, count).await?;
     bench.progress.say("watching idle workers");
-    // Heartbeats come every 5 s: two rounds of them at least.
-    let time = bench.plan.rate_time.max(Duration::from_secs(10));
+    // A whole round of the heartbeats of idle workers.
+    let time = Duration::from_millis(WORKER_IDLE_HEARTBEAT_MS_DEFAULT.unsigned_abs());
     let (watch, before) = (Stopwatch::start(), cpu_seconds()?);
     pause(time).await;
     let cpu = (cpu_seconds()? - before) / watch.elapsed().as_secs_f64();

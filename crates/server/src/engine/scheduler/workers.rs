@@ -113,6 +113,9 @@ impl Scheduler {
         session.queues = Arc::clone(&queues);
         session.interest = Arc::clone(&interest);
         session.lease_ms = subscription.lease_ms;
+        let dead_ms = self.config.worker_dead_ms;
+        let idle_dead_ms = subscription.idle_heartbeat_ms.map_or(dead_ms, |every| dead_ms.max(3 * every));
+        session.idle_dead_ms = idle_dead_ms;
         session.stream += 1;
         let (stream, secret, in_flight) = (session.stream, session.secret, session.jobs_count());
         let subscriber = self.ready.subscribe(Subscriber {
@@ -132,6 +135,7 @@ impl Scheduler {
             resumed: resumed.is_some(),
             dead_ms: self.config.worker_dead_ms,
             resume_ms: self.config.worker_resume_ms,
+            idle_dead_ms,
         };
         Ok(Opened { session: id, stream, welcome })
     }
@@ -178,6 +182,7 @@ impl Scheduler {
     ) -> Vec<Arc<Job>> {
         let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
         let monotonic_ms = self.shared.clock.monotonic_ms();
+        self.workers.kept_busy(id, monotonic_ms, self.config.worker_dead_ms);
         let mut left = Vec::new();
         for batch in in_messages(running) {
             for job in &batch {

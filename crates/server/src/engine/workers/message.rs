@@ -29,6 +29,8 @@ pub struct Subscription {
     pub credits: usize,
     /// The session to go on with.
     pub resume: Option<Resume>,
+    /// How often it will be heard of while it holds no job, if less often than usual.
+    pub idle_heartbeat_ms: Option<i64>,
 }
 
 /// A session to go on with.
@@ -53,6 +55,8 @@ pub struct Welcome {
     pub dead_ms: i64,
     /// How long after a lost connection the session can be resumed.
     pub resume_ms: i64,
+    /// The same silence while it holds no job.
+    pub idle_dead_ms: i64,
 }
 
 /// Why a worker was not let in.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, Priority, Token};
 use tidewheel_core::names::Tenant;
@@ -37,7 +37,13 @@ pub(in crate::engine) struct Session {
     pub(in crate::engine) connected_at: Timestamp,
     pub(in crate::engine) disconnected_ms: Option<i64>,
     pub(in crate::engine) draining: bool,
-    jobs: BTreeSet<JobId>,
+    /// The silence it may keep while it holds no job.
+    pub(in crate::engine) idle_dead_ms: i64,
+    /// Since when it holds some.
+    busy_since_ms: i64,
+    /// When it is looked at next, at the latest.
+    wake_ms: i64,
+    jobs: FxHashSet<JobId>,
 }
 
 impl Session {
@@ -45,7 +51,11 @@ impl Session {
     fn deadline_ms(&self, dead_ms: i64, resume_ms: i64) -> i64 {
         match self.disconnected_ms {
             Some(since_ms) => since_ms.saturating_add(resume_ms),
-            None => self.heard_ms.load(Ordering::Relaxed).saturating_add(dead_ms),
+            None if self.jobs.is_empty() => {
+                self.heard_ms.load(Ordering::Relaxed).saturating_add(self.idle_dead_ms.max(dead_ms))
+            }
+            // Its silence from before it was sent a job says nothing.
+            None => self.heard_ms.load(Ordering::Relaxed).max(self.busy_since_ms).saturating_add(dead_ms),
         }
     }
 
@@ -158,7 +168,10 @@ impl Workers {
                 connected_at: beginning.now,
                 disconnected_ms: None,
                 draining: false,
-                jobs: BTreeSet::new(),
+                idle_dead_ms: 0,
+                busy_since_ms: i64::MIN,
+                wake_ms: i64::MAX,
+                jobs: FxHashSet::default(),
             },
         );
         id
@@ -189,7 +202,21 @@ impl Workers {
 
     /// Looks at a session again at that time.
     pub(in crate::engine) fn wake_at(&mut self, id: SessionId, at_ms: i64) {
-        self.wakes.push(Reverse((at_ms, id)));
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        // One who is looked at sooner anyway needs no second look noted, however often it is handed jobs.
+        if at_ms < session.wake_ms {
+            session.wake_ms = at_ms;
+            self.wakes.push(Reverse((at_ms, id)));
+        }
+    }
+
+    /// A session is about to be sent jobs: from now on it must be heard of as one that holds some.
+    pub(in crate::engine) fn kept_busy(&mut self, id: SessionId, now_ms: i64, dead_ms: i64) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.jobs.is_empty()) else {
+            return;
+        };
+        session.busy_since_ms = now_ms;
+        self.wake_at(id, now_ms.saturating_add(dead_ms));
     }
 
     pub(in crate::engine) fn next_wake_ms(&self) -> Option<i64> {
@@ -204,11 +231,12 @@ impl Workers {
                 break;
             }
             self.wakes.pop();
-            let Some(session) = self.sessions.get(&id) else { continue };
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
             let deadline_ms = session.deadline_ms(dead_ms, resume_ms);
             if deadline_ms <= now_ms {
                 overdue.push(id);
-            } else {
+            } else if at_ms >= session.wake_ms {
+                session.wake_ms = deadline_ms;
                 self.wakes.push(Reverse((deadline_ms, id)));
             }
         }

@@ -10,7 +10,8 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Failure, Finding, Priority, Token};
 use tidewheel_core::limits::{
     LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, RETRY_DELAY_MS_MAX, WORKER_CREDITS_COUNT_MAX,
-    WORKER_QUEUES_COUNT_MAX, WORKER_TENANTS_COUNT_MAX, WORKER_TYPES_COUNT_MAX,
+    WORKER_HEARTBEAT_MS, WORKER_IDLE_HEARTBEAT_MS_MAX, WORKER_QUEUES_COUNT_MAX, WORKER_TENANTS_COUNT_MAX,
+    WORKER_TYPES_COUNT_MAX,
 };
 use tidewheel_core::names::{InvalidName, Tenant, check_queue, check_type, check_worker};
 use tidewheel_core::time::{Timestamp, format_duration};
@@ -51,6 +52,10 @@ pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Sub
         Some(lease) => within("lease", lease, LEASE_MS_MIN, LEASE_MS_MAX)?,
         None => LEASE_MS_DEFAULT,
     };
+    let idle_heartbeat = subscribe.idle_heartbeat.as_ref();
+    let idle_heartbeat_ms = idle_heartbeat
+        .map(|every| within("idle_heartbeat", every, WORKER_HEARTBEAT_MS, WORKER_IDLE_HEARTBEAT_MS_MAX))
+        .transpose()?;
     let credits = usize::try_from(subscribe.credits).unwrap_or(usize::MAX);
     if credits > WORKER_CREDITS_COUNT_MAX {
         return Err(invalid(format!("`credits`: at most {WORKER_CREDITS_COUNT_MAX}")));
@@ -68,6 +73,7 @@ pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Sub
         lease_ms,
         credits,
         resume,
+        idle_heartbeat_ms,
     })
 }
 

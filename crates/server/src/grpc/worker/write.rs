@@ -31,6 +31,7 @@ pub(super) fn welcome(welcome: &Welcome) -> Message {
         heartbeat_every: Some(duration(WORKER_HEARTBEAT_MS.min(welcome.dead_ms / 3))),
         dead_after: Some(duration(welcome.dead_ms)),
         resume_within: Some(duration(welcome.resume_ms)),
+        idle_heartbeat_every: Some(duration(welcome.idle_dead_ms / 3)),
     })
 }
 
