@@ -6,15 +6,17 @@ use std::path::Path;
 use prost::Message as _;
 
 /// Every service, one file each.
-const PROTOS: [&str; 4] = [
+const PROTOS: [&str; 6] = [
     "tidewheel/v1/worker.proto",
     "tidewheel/v1/jobs.proto",
     "tidewheel/v1/schedules.proto",
+    "tidewheel/v1/dead_letters.proto",
+    "tidewheel/v1/calendars.proto",
     "database/scheduler/v1/scheduler.proto",
 ];
 
 /// Messages that are parts of requests of the HTTP API too. What is left out of them is left out of the JSON.
-const ASKED: [&str; 10] = [
+const ASKED: [&str; 14] = [
     "NewJob",
     "Target",
     "Retry",
@@ -25,10 +27,14 @@ const ASKED: [&str; 10] = [
     "Exclude",
     "BackfillScheduleRequest",
     "PreviewScheduleRequest",
+    "JobFilter",
+    "CancelJobsRequest",
+    "RetryJobsRequest",
+    "ReplayDeadLetterRequest",
 ];
 
 /// Messages that are answers of the HTTP API too, or parts of them.
-const ANSWERED: [&str; 17] = [
+const ANSWERED: [&str; 23] = [
     "SubmitResponse",
     "SubmitBatchAnswer",
     "SubmitAnswer",
@@ -46,9 +52,15 @@ const ANSWERED: [&str; 17] = [
     "Fires",
     "Fire",
     "Firing",
+    "BulkAnswer",
+    "BulkItem",
+    "CreateSchedulesResponse",
+    "CreatedSchedule",
+    "Calendar",
+    "ListCalendarsResponse",
 ];
 
-const TIMES: [&str; 22] = [
+const TIMES: [&str; 24] = [
     "run_at",
     "expires_at",
     "created_at",
@@ -71,6 +83,8 @@ const TIMES: [&str; 22] = [
     "BackfillScheduleRequest.from",
     "BackfillScheduleRequest.to",
     "PreviewScheduleRequest.from",
+    "JobFilter.from",
+    "JobFilter.to",
 ];
 const DURATIONS: [&str; 8] = ["delay", "timeout", "base", "max", "every", "window", "misfire_grace", "lag"];
 
@@ -113,8 +127,11 @@ fn main() {
             );
     }
     // The id is a part of the address.
-    for request in ["RetryJobRequest", "PatchJobRequest", "BackfillScheduleRequest"] {
+    for request in
+        ["RetryJobRequest", "PatchJobRequest", "BackfillScheduleRequest", "ReplayDeadLetterRequest"]
+    {
         config = config.field_attribute(format!(".tidewheel.v1.{request}.id"), "#[serde(skip_serializing)]");
     }
+    config = config.field_attribute(".tidewheel.v1.JobFilter.states", r#"#[serde(rename = "state")]"#);
     config.compile_fds(descriptors).expect("the messages can be made");
 }

@@ -1,8 +1,8 @@
 //! An e-mail worker: takes `send-email` jobs of the queue `mail`, and hands them to a relay.
 //!
 //! ```sh
-//! cargo run -p tidewheel-api --example email
 //! tidewheel job submit send-email --queue mail --payload '{"to": "ada@example.com", "subject": "Hello"}'
+//! cargo run --example email
 //! ```
 //!
 //! The relay here only prints. A real one is given the idempotency key as the message id, so that a mail whose sending
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidewheel_api::worker::{Classify as _, Context, Failure, Worker, WorkerConfig};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Deserialize)]
 struct Mail {
@@ -46,8 +47,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut worker = Worker::connect(WorkerConfig::new(url, "mail")).await?;
     worker.handle("send-email", send);
     let stopper = worker.stopper();
+    let mut terminated = signal(SignalKind::terminate())?;
     tokio::spawn(async move {
-        tokio::signal::ctrl_c().await.ok();
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
         stopper.drain();
     });
     worker.run().await?;

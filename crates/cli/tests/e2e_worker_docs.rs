@@ -27,6 +27,17 @@ fn shape(line: &str) -> String {
     shaped.collect::<Vec<_>>().join("  ").trim().to_owned()
 }
 
+/// Where an example of the workspace is, built if it is not.
+fn example(name: &str) -> String {
+    let target = Path::new(TIDEWHEEL).ancestors().nth(2).unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    // As the whole workspace is built, so that nothing is built twice.
+    build.args(["build", "--workspace", "--locked", "--quiet", "--example", name]);
+    build.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", target);
+    assert!(build.status().unwrap().success());
+    target.join("debug/examples").join(name).display().to_string()
+}
+
 /// Runs a block whose last line is a worker, until that has told of one job.
 fn runs_as_written(commands: &str, output: &str) {
     let (data, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -45,6 +56,7 @@ fn runs_as_written(commands: &str, output: &str) {
         let done = shell(line).output().unwrap();
         assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
     }
+    let worker = worker.strip_prefix("cargo run --example ").map_or((*worker).to_owned(), example);
     // In the shell's place, so that it gets the signal.
     let mut worker = shell(&format!("exec {worker}")).stdout(Stdio::piped()).spawn().unwrap();
     let mut told = String::new();
@@ -62,4 +74,9 @@ fn a_command_per_job_as_the_page_shows_it() {
 #[test]
 fn a_crontab_moves_as_the_page_shows_it() {
     runs_as_written(&blocks("sh")[1], &blocks("text")[1]);
+}
+
+#[test]
+fn a_worker_in_rust_as_the_page_shows_it() {
+    runs_as_written(&blocks("sh")[2], &blocks("text")[2]);
 }

@@ -57,6 +57,7 @@ pub struct Metrics {
     held: Gauge,
     in_flight: Gauge,
     leases: Gauge,
+    workers: Family<StateLabels, Gauge>,
     ready: Family<LaneLabels, Gauge>,
     oldest_unpromoted: Seconds,
     sync: Histogram,
@@ -84,6 +85,7 @@ impl Metrics {
             held: Gauge::default(),
             in_flight: Gauge::default(),
             leases: Gauge::default(),
+            workers: Family::default(),
             ready: Family::default(),
             oldest_unpromoted: Seconds::default(),
             sync: Histogram::new(SYNC_BUCKETS_S),
@@ -91,6 +93,7 @@ impl Metrics {
             caught_up: Counter::default(),
         };
         metrics.register();
+        metrics.set_workers(0, 0);
         for ending in Ending::ALL {
             drop(metrics.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }));
         }
@@ -116,6 +119,11 @@ impl Metrics {
         registry.register("held_jobs", "Jobs in memory, near or due", self.held.clone());
         registry.register("in_flight", "Attempts being claimed or delivered", self.in_flight.clone());
         registry.register("leases", "Attempts under way that hold a lease", self.leases.clone());
+        registry.register(
+            "workers",
+            "Workers on streams, by whether they are connected",
+            self.workers.clone(),
+        );
         registry.register("ready_depth", "Jobs due and in memory, by kind of lane", self.ready.clone());
         registry.register_with_unit(
             "oldest_unpromoted_age",
@@ -179,6 +187,12 @@ impl Metrics {
         self.held.set(level(held));
         self.in_flight.set(level(in_flight));
         self.leases.set(level(leases));
+    }
+
+    pub(crate) fn set_workers(&self, connected: usize, disconnected: usize) {
+        for (state, workers) in [("connected", connected), ("disconnected", disconnected)] {
+            self.workers.get_or_create(&StateLabels { state }).set(level(workers));
+        }
     }
 
     pub(crate) fn set_ready(&self, queues: usize, pushes: usize) {

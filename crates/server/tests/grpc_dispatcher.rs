@@ -117,6 +117,8 @@ async fn health_tells_whether_the_server_takes_work() {
         "tidewheel.v1.Worker",
         "tidewheel.v1.Jobs",
         "tidewheel.v1.Schedules",
+        "tidewheel.v1.DeadLetters",
+        "tidewheel.v1.Calendars",
         "database.scheduler.v1.SchedulerDispatcher",
     ] {
         assert_eq!(client.check(check(service)).await.unwrap().into_inner().status, 1, "{service}");
@@ -151,6 +153,8 @@ async fn reflection_names_every_service() {
             "database.scheduler.v1.SchedulerDispatcher",
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
+            "tidewheel.v1.Calendars",
+            "tidewheel.v1.DeadLetters",
             "tidewheel.v1.Jobs",
             "tidewheel.v1.Schedules",
             "tidewheel.v1.Worker"

@@ -8,7 +8,7 @@
 //! | [`world`] | the run's server, which comes and goes |
 //! | [`client`], [`owner`] | who submits jobs, who changes them |
 //! | [`planner`], [`almanac`] | who makes and changes schedules, and what they can be |
-//! | [`target`], [`worker`], [`runner`], [`conduct`] | who runs them, and how |
+//! | [`target`], [`worker`], [`stream_worker`], [`runner`], [`conduct`] | who runs them, and how |
 //! | [`weather`], [`nemesis`] | what goes wrong with the store, and with everything else |
 //! | [`history`], [`schedule_wish`], [`checker`] | what happened, and whether it should have |
 //! | [`remains`] | what is in the store when it is over |
@@ -31,6 +31,7 @@ pub mod report;
 pub mod run;
 pub mod runner;
 pub mod schedule_wish;
+pub mod stream_worker;
 pub mod target;
 pub mod weather;
 pub mod worker;

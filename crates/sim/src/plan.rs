@@ -54,6 +54,22 @@ pub struct Plan {
     pub gap_ms_max: i64,
     /// How the engine is set.
     pub config: Config,
+    /// How workers get their jobs.
+    pub workforce: Workforce,
+    /// Breaks the server on purpose, for the checker to find: reports over streams count for the newest attempt,
+    /// whichever they are about.
+    pub unfenced: bool,
+}
+
+/// How workers get their jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workforce {
+    /// They ask for some, again and again.
+    Pulling,
+    /// They are pushed to them over a stream.
+    Streaming,
+    /// Both kinds work beside each other.
+    Mixed,
 }
 
 impl Plan {
@@ -70,7 +86,7 @@ impl Plan {
             slow_ms_max: dice.pick(&[20, 200, 2_000], 20),
         };
         let is_long = dice.percent(15);
-        Self {
+        let mut plan = Self {
             seed,
             strikes,
             climate,
@@ -82,7 +98,16 @@ impl Plan {
             config: config(&dice),
             schedules: dice.count(2, 4),
             begins_ms: almanac::beginning_ms(&dice),
-        }
+            workforce: Workforce::Pulling,
+            unfenced: false,
+        };
+        // Last, so that what was there before stays what it was.
+        plan.workforce =
+            dice.pick(&[Workforce::Pulling, Workforce::Streaming, Workforce::Mixed], Workforce::Mixed);
+        plan.config.worker_dead_ms = dice.pick(&[3_000, 6_000, 15_000], 15_000);
+        plan.config.worker_resume_ms = dice.pick(&[500, 2_000, 5_000], 5_000);
+        plan.config.worker_take_back_ms = dice.pick(&[200, 1_000], 1_000);
+        plan
     }
 }
 

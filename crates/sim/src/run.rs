@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidewheel_core::job::Priority;
 use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
+use tidewheel_core::names::Tenant;
 use tidewheel_server::clock::Clock;
 use tokio::task::JoinSet;
 
@@ -11,9 +12,10 @@ use crate::checker::{self, Violation};
 use crate::client::{self, QUEUES, is_deserted};
 use crate::history::{Entry, Event};
 use crate::nemesis;
-use crate::plan::Plan;
+use crate::plan::{Plan, Workforce};
 use crate::planner;
 use crate::remains;
+use crate::stream_worker::{self, Duty};
 use crate::worker;
 use crate::world::World;
 
@@ -28,6 +30,8 @@ pub struct Run {
     pub violations: Vec<Violation>,
     /// Calls to the store.
     pub store_calls: u64,
+    /// Jobs that came over a stream.
+    pub streamed: usize,
     /// Schedules that are there in the end.
     pub schedules: usize,
     /// Entries in their ledgers.
@@ -67,7 +71,7 @@ async fn live(plan: Plan) -> Run {
     world.start_server().await;
     for tenant in world.tenants() {
         for queue in QUEUES {
-            tokio::spawn(worker::run(Arc::clone(&world), tenant.clone(), Arc::from(queue)));
+            employ(&world, &tenant, Arc::from(queue));
         }
     }
     let mut clients = JoinSet::new();
@@ -88,8 +92,24 @@ async fn live(plan: Plan) -> Run {
         entries,
         violations,
         store_calls: world.weather.calls(),
+        streamed: world.streamed(),
         schedules: ledger.schedules.len(),
         decided: ledger.schedules.values().map(|kept| kept.entries.len()).sum(),
+    }
+}
+
+fn employ(world: &Arc<World>, tenant: &Tenant, queue: Arc<str>) {
+    let workforce = world.plan.workforce;
+    if workforce != Workforce::Streaming {
+        tokio::spawn(worker::run(Arc::clone(world), tenant.clone(), Arc::clone(&queue)));
+    }
+    if workforce != Workforce::Pulling {
+        // Two, so that one can be given what the other has.
+        for _ in 0..2 {
+            let (tenant, queue) = (tenant.clone(), Arc::clone(&queue));
+            let duty = Duty { tenant, queue, picky: workforce == Workforce::Mixed };
+            tokio::spawn(stream_worker::run(Arc::clone(world), duty));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The simulated world: its time, its dice, its record, and the one server in it, which comes and goes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::history::{Event, History};
 use crate::plan::Plan;
+use crate::stream_worker::Stroke;
 use crate::target::SimTarget;
 use crate::weather::Weather;
 
@@ -36,6 +37,7 @@ pub struct World {
     pub weather: Arc<Weather>,
     server: Mutex<Server>,
     calm: AtomicBool,
+    streamed: AtomicUsize,
 }
 
 struct Server {
@@ -73,6 +75,7 @@ impl World {
             weather,
             server: Mutex::new(Server { life: 0, engine: None, store: Arc::new(store) }),
             calm: AtomicBool::new(false),
+            streamed: AtomicUsize::new(0),
         })
     }
 
@@ -104,6 +107,28 @@ impl World {
         self.weather.clear();
         self.calm.store(true, Ordering::SeqCst);
         self.history.note(Event::FaultsOver);
+    }
+
+    /// Notes what befalls a worker.
+    pub fn note_stroke(&self, stroke: Stroke, extent: usize) {
+        self.history.note(Event::Fault(stroke.name(), i64::try_from(extent).unwrap_or(i64::MAX)));
+    }
+
+    /// So many jobs came over a stream.
+    pub fn count_streamed(&self, count: usize) {
+        self.streamed.fetch_add(count, Ordering::SeqCst);
+    }
+
+    /// Jobs that came over a stream so far.
+    #[must_use]
+    pub fn streamed(&self) -> usize {
+        self.streamed.load(Ordering::SeqCst)
+    }
+
+    /// The number of the latest server.
+    #[must_use]
+    pub fn life(&self) -> u32 {
+        self.server().life
     }
 
     /// Whether the server of that number is still there.

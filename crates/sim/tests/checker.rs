@@ -242,6 +242,10 @@ fn finds_too_many_attempts() {
     assert!(judge(many.clone(), Some(done())).contains(&Promise::AttemptsBounded));
     many.insert(3, Event::ServerGone { drained: false });
     assert!(!judge(many, Some(done())).contains(&Promise::AttemptsBounded), "one was lost with its server");
+    let mut handed_back = honest();
+    handed_back
+        .splice(3..3, [Event::Started(start(2)), reporting(2, Ending::Released), Event::Started(start(3))]);
+    assert!(!judge(handed_back, Some(done())).contains(&Promise::AttemptsBounded), "one was handed back");
 }
 
 #[test]

@@ -6,10 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidewheel_core::job::Ending;
+use tidewheel_sim::checker::Promise;
 use tidewheel_sim::history::Event;
-use tidewheel_sim::plan::Plan;
+use tidewheel_sim::plan::{Plan, Workforce};
 use tidewheel_sim::report;
 use tidewheel_sim::run::{Run, run};
+use tidewheel_sim::stream_worker::Stroke;
 
 const SEEDS: u64 = 200;
 /// Seeds that failed once, each for a fault of its own.
@@ -33,12 +36,20 @@ struct Tally {
     decided: usize,
     /// Schedules that are there in the end.
     kept: usize,
+    /// Jobs that came over a stream.
+    streamed: usize,
+    /// What befell workers on streams.
+    deaths: usize,
+    resets: usize,
+    stalls: usize,
+    released: usize,
 }
 
 impl Tally {
     fn add(&mut self, run: &Run) {
         self.kept += run.schedules;
         self.decided += run.decided;
+        self.streamed += run.streamed;
         for entry in &run.entries {
             match &entry.event {
                 Event::Submitting(_) => self.submitted += 1,
@@ -55,7 +66,11 @@ impl Tally {
                 Event::Refused { .. } => self.refused += 1,
                 Event::ServerGone { drained: false } => self.crashed += 1,
                 Event::ServerGone { drained: true } => self.drained += 1,
+                Event::Fault(what, _) if *what == Stroke::Death.name() => self.deaths += 1,
+                Event::Fault(what, _) if *what == Stroke::Reset.name() => self.resets += 1,
+                Event::Fault(what, _) if *what == Stroke::Stall.name() => self.stalls += 1,
                 Event::Fault(..) => self.faults += 1,
+                Event::Accepted { ending: Some(Ending::Released), .. } => self.released += 1,
                 Event::ScheduleWishing(_)
                 | Event::ScheduleDeclined { .. }
                 | Event::SubmitUnclear { .. }
@@ -129,6 +144,11 @@ fn prove_something(tallies: &[Tally]) {
         (sum(|tally| tally.late_fires), 500, "of them late"),
         (sum(|tally| tally.kept), 300, "schedules judged by their ledger"),
         (sum(|tally| tally.decided), 3_000, "ledger entries"),
+        (sum(|tally| tally.streamed), 10_000, "attempts over streams"),
+        (sum(|tally| tally.deaths), 500, "deaths of workers"),
+        (sum(|tally| tally.resets), 500, "connections lost"),
+        (sum(|tally| tally.stalls), 500, "workers that stood still"),
+        (sum(|tally| tally.released), 50, "attempts handed back"),
     ] {
         assert!(count >= least, "{count} {what}, at least {least} expected");
     }
@@ -141,4 +161,17 @@ fn a_seed_is_the_same_run_every_time() {
     for (a, b) in first.entries.iter().zip(&second.entries) {
         assert_eq!(a, b);
     }
+}
+
+/// The checker finds a fault that was planted: reports over streams are not held against their tokens.
+#[test]
+fn a_server_that_minds_no_tokens_is_found_out() {
+    let found = (0..20).any(|seed| {
+        let plan = Plan { unfenced: true, workforce: Workforce::Streaming, ..Plan::of(seed) };
+        let broken = run(plan).unwrap().violations;
+        broken.iter().any(|violation| {
+            matches!(violation.promise, Promise::StaleTokenRefused | Promise::OneOutcomePerToken)
+        })
+    });
+    assert!(found);
 }

@@ -3,9 +3,10 @@
 use http::Method;
 use tidewheel_api::proto::v1::jobs_server::Jobs;
 use tidewheel_api::proto::v1::{
-    CancelJobRequest, CountJobsRequest, CountJobsResponse, ExplainJobRequest, GetJobRequest, Job,
-    JobExplanation, JobFilter, ListAttemptsRequest, ListAttemptsResponse, ListJobsRequest, ListJobsResponse,
-    PatchJobRequest, RetryJobRequest, RunJobRequest, SubmitBatch, SubmitRequest, SubmitResponse,
+    BulkAnswer, CancelJobRequest, CancelJobsRequest, CountJobsRequest, CountJobsResponse, ExplainJobRequest,
+    GetJobRequest, Job, JobExplanation, JobFilter, ListAttemptsRequest, ListAttemptsResponse,
+    ListJobsRequest, ListJobsResponse, PatchJobRequest, RetryJobRequest, RetryJobsRequest, RunJobRequest,
+    SubmitBatch, SubmitBatchAnswer, SubmitManyRequest, SubmitRequest, SubmitResponse,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -34,7 +35,7 @@ impl JobsService {
 }
 
 /// Adds what a filter says to the address.
-fn filtered(mut call: Call, filter: &JobFilter) -> Call {
+pub(super) fn filtered(mut call: Call, filter: &JobFilter) -> Call {
     let instant =
         |at: &Option<prost_types::Timestamp>| at.as_ref().map(|at| time(at).to_string()).unwrap_or_default();
     call = call
@@ -120,5 +121,25 @@ impl Jobs for JobsService {
         let call = Call::new(request.metadata(), Method::GET, JOBS);
         let call = call.segment(&request.get_ref().id).then("/attempts");
         self.bridge.call(call).await.map(Response::new)
+    }
+
+    async fn submit_many(
+        &self,
+        request: Request<SubmitManyRequest>,
+    ) -> Result<Response<SubmitBatchAnswer>, Status> {
+        let many = request.get_ref();
+        let call = Call::new(request.metadata(), Method::POST, JOBS).then("/batch");
+        let call = call.parameter("partial", if many.partial { "true" } else { "" });
+        self.bridge.call(call.json(&many.jobs)?).await.map(Response::new)
+    }
+
+    async fn cancel_many(&self, request: Request<CancelJobsRequest>) -> Result<Response<BulkAnswer>, Status> {
+        let call = Call::new(request.metadata(), Method::POST, JOBS).then("/cancel");
+        self.bridge.call(call.json(request.get_ref())?).await.map(Response::new)
+    }
+
+    async fn retry_many(&self, request: Request<RetryJobsRequest>) -> Result<Response<BulkAnswer>, Status> {
+        let call = Call::new(request.metadata(), Method::POST, JOBS).then("/retry");
+        self.bridge.call(call.json(request.get_ref())?).await.map(Response::new)
     }
 }

@@ -5,12 +5,14 @@
 //! | `status` | every error, as a gRPC status with the stable code beside it |
 //! | `instant` | times and durations |
 //! | `bridge` | calls of the HTTP API from within, for what mirrors it |
-//! | `jobs`, `submit_stream`, `schedules` | `tidewheel.v1.Jobs` and `tidewheel.v1.Schedules` |
+//! | `jobs`, `submit_stream`, `schedules`, `dead_letters`, `calendars` | `tidewheel.v1.Jobs`, `Schedules`, `DeadLetters` and `Calendars` |
 //! | `worker` | `tidewheel.v1.Worker`: pulling over one stream |
 //! | `health` | `grpc.health.v1.Health`: whether the server takes work |
 //! | `dispatcher` | `database.scheduler.v1.SchedulerDispatcher`: claiming and reporting in two calls |
 
 mod bridge;
+mod calendars;
+mod dead_letters;
 mod dispatcher;
 mod health;
 mod instant;
@@ -23,6 +25,8 @@ mod worker;
 use axum::Router;
 use tidewheel_api::proto::DESCRIPTORS;
 use tidewheel_api::proto::dispatcher::scheduler_dispatcher_server::SchedulerDispatcherServer;
+use tidewheel_api::proto::v1::calendars_server::CalendarsServer;
+use tidewheel_api::proto::v1::dead_letters_server::DeadLettersServer;
 use tidewheel_api::proto::v1::jobs_server::JobsServer;
 use tidewheel_api::proto::v1::schedules_server::SchedulesServer;
 use tidewheel_api::proto::v1::worker_server::WorkerServer;
@@ -42,12 +46,25 @@ pub(crate) fn add(router: Router, engine: &Engine) -> Router {
     let bridge = bridge::Bridge::new(router.clone());
     let jobs = JobsServer::new(jobs::JobsService::new(bridge.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
-    let schedules = SchedulesServer::new(schedules::SchedulesService::new(bridge))
+    let schedules = SchedulesServer::new(schedules::SchedulesService::new(bridge.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
-    let services = vec![name_of(&worker), name_of(&jobs), name_of(&schedules), name_of(&dispatcher)];
+    let dead_letters = DeadLettersServer::new(dead_letters::DeadLettersService::new(bridge.clone()))
+        .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
+    let calendars = CalendarsServer::new(calendars::CalendarsService::new(bridge))
+        .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
+    let services = vec![
+        name_of(&worker),
+        name_of(&jobs),
+        name_of(&schedules),
+        name_of(&dead_letters),
+        name_of(&calendars),
+        name_of(&dispatcher),
+    ];
     let router = serve(router, worker);
     let router = serve(router, jobs);
     let router = serve(router, schedules);
+    let router = serve(router, dead_letters);
+    let router = serve(router, calendars);
     let router = serve(router, dispatcher);
     let health = health::HealthService::new(engine.clone(), services);
     describe(serve(router, HealthServer::new(health)))

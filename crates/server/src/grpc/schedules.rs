@@ -4,11 +4,11 @@ use http::Method;
 use serde_json::Value;
 use tidewheel_api::proto::v1::schedules_server::Schedules;
 use tidewheel_api::proto::v1::{
-    BackfillScheduleRequest, BackfillScheduleResponse, CreateScheduleRequest, DeleteScheduleRequest,
-    DeleteScheduleResponse, Fires, GetScheduleRequest, ListFiringsRequest, ListFiringsResponse,
-    ListSchedulesRequest, ListSchedulesResponse, NextFiresRequest, PauseScheduleRequest,
-    PreviewScheduleRequest, PutScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleSpec,
-    TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
+    BackfillScheduleRequest, BackfillScheduleResponse, CreateScheduleRequest, CreateSchedulesRequest,
+    CreateSchedulesResponse, DeleteScheduleRequest, DeleteScheduleResponse, Fires, GetScheduleRequest,
+    ListFiringsRequest, ListFiringsResponse, ListSchedulesRequest, ListSchedulesResponse, NextFiresRequest,
+    PauseScheduleRequest, PreviewScheduleRequest, PutScheduleRequest, ResumeScheduleRequest, Schedule,
+    ScheduleSpec, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
 };
 use tidewheel_api::wire::fault::Code;
 use tonic::{Request, Response, Status};
@@ -155,6 +155,16 @@ impl Schedules for SchedulesService {
             .number("limit", Some(list.limit).filter(|limit| *limit > 0))
             .parameter("cursor", &list.cursor);
         self.bridge.call(call).await.map(Response::new)
+    }
+
+    async fn create_many(
+        &self,
+        request: Request<CreateSchedulesRequest>,
+    ) -> Result<Response<CreateSchedulesResponse>, Status> {
+        let many = request.get_ref();
+        let call = Call::new(request.metadata(), Method::POST, SCHEDULES).then("/batch");
+        let call = call.parameter("partial", if many.partial { "true" } else { "" });
+        self.bridge.call(call.json(&many.schedules)?).await.map(Response::new)
     }
 }
 

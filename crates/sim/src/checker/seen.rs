@@ -29,7 +29,8 @@ pub(super) struct Seen {
     cancelled: bool,
     completed: bool,
     starts: u32,
-    snoozes: u32,
+    /// Ends of attempts that cost none, reported so far.
+    free_ends: u32,
     run_key: Option<String>,
     last_start: Option<(usize, Token)>,
     last_attempt: u32,
@@ -60,7 +61,7 @@ impl Seen {
             cancelled: false,
             completed: false,
             starts: 0,
-            snoozes: 0,
+            free_ends: 0,
             run_key: None,
             last_start: None,
             last_attempt: 0,
@@ -101,8 +102,8 @@ impl Seen {
     }
 
     pub(super) fn reporting(&mut self, index: usize, token: Token, ending: Option<Ending>) {
-        if ending == Some(Ending::Snoozed) {
-            self.snoozes += 1;
+        if matches!(ending, Some(Ending::Snoozed | Ending::Released)) {
+            self.free_ends += 1;
         }
         self.attempts.entry(token).or_default().reported = Some(index);
     }
@@ -149,7 +150,7 @@ impl Seen {
             blame(Promise::RunKeyStable, format!("run key {} was {run_key}", start.run_key));
         }
         self.starts += 1;
-        let allowed = self.asked.max_attempts * (1 + self.reruns) + servers_gone + self.snoozes;
+        let allowed = self.asked.max_attempts * (1 + self.reruns) + servers_gone + self.free_ends;
         if self.starts > allowed {
             blame(Promise::AttemptsBounded, format!("{} starts, at most {allowed} allowed", self.starts));
         }

@@ -28,7 +28,7 @@ use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
-use crate::engine::workers::{WorkerMessage, Workers};
+use crate::engine::workers::{Hold, WorkerMessage, Workers};
 use crate::engine::{Shared, Take, Whereabouts, named, outcomes, recheck};
 
 /// What the scheduler hears of.
@@ -56,7 +56,7 @@ pub(in crate::engine) enum Message {
     /// A worker wants jobs.
     Take { take: Take, reply: TakeReply },
     /// A connected worker says something, or somebody asks about them.
-    Worker(WorkerMessage),
+    Worker(WorkerMessage, Hold),
     /// Somebody asks where a job is.
     Whereabouts { job: Box<Job>, reply: oneshot::Sender<Whereabouts> },
     /// Stop promoting; answer when nothing is under way.

@@ -68,7 +68,7 @@ impl Scheduler {
             }
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
             Message::Take { take, reply } => self.taker(take, reply),
-            Message::Worker(message) => self.hear_worker(message, now),
+            Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
                 reply.send(self.whereabouts(&job)).ok();
             }

@@ -73,6 +73,8 @@ impl Scheduler {
     pub(super) fn set_gauges(&self, now: Timestamp) {
         let metrics = &self.shared.metrics;
         metrics.set_memory(self.ready.waiting(), self.ready.in_flight(), self.leases.len());
+        let connected = self.workers.connected();
+        metrics.set_workers(connected, self.workers.len().saturating_sub(connected));
         let oldest = [self.scan.oldest_unread(now), self.ready.oldest_overflow()].into_iter().flatten().min();
         let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
         metrics.set_oldest_unpromoted(lag_ms);

@@ -8,9 +8,11 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::Token;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{Applied, Error, Order, Refusal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::{Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView};
+use super::{
+    Hold, Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView,
+};
 use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
 use crate::engine::{Engine, Shared, is_report};
@@ -22,6 +24,7 @@ pub struct WorkerLink {
     shared: Arc<Shared>,
     session: SessionId,
     heard_ms: Arc<AtomicI64>,
+    hold: Hold,
 }
 
 /// What a worker's stream hears. Dropping it ends the connection.
@@ -51,22 +54,28 @@ impl Engine {
         let opening =
             Opening { pushes: sender, unsent: Arc::clone(&unsent), heard_ms: Arc::clone(&heard_ms) };
         let subscription = Box::new(subscription);
-        shared.tell(Message::Worker(WorkerMessage::Subscribe { subscription, opening, reply }));
+        shared.tell(Message::Worker(WorkerMessage::Subscribe { subscription, opening, reply }, None));
         let opened = answer.await.unwrap_or(Err(Refused::Draining))?;
         let (session, stream) = (opened.session, opened.stream);
-        let link = WorkerLink { shared: Arc::clone(&shared), session, heard_ms };
+        let link = WorkerLink { shared: Arc::clone(&shared), session, heard_ms, hold: None };
         Ok((opened.welcome, link, Pushes { shared, session, stream, unsent, pushes }))
     }
 
     /// Connected workers that work for a tenant, those after a place in the list, at most so many.
     pub async fn workers(&self, tenant: Tenant, after: u64, count_max: usize) -> Vec<WorkerView> {
         let (reply, answer) = oneshot::channel();
-        self.shared.tell(Message::Worker(WorkerMessage::List { tenant, after, count_max, reply }));
+        self.shared.tell(Message::Worker(WorkerMessage::List { tenant, after, count_max, reply }, None));
         answer.await.unwrap_or_default()
     }
 }
 
 impl WorkerLink {
+    /// The same, for one message: what is held is let go when the scheduler has heard it.
+    #[must_use]
+    pub fn holding(&self, hold: Arc<OwnedSemaphorePermit>) -> Self {
+        Self { hold: Some(hold), ..self.clone() }
+    }
+
     /// The worker said something.
     pub fn heard(&self) {
         self.heard_ms.store(self.shared.clock.monotonic_ms(), Ordering::Relaxed);
@@ -116,7 +125,7 @@ impl WorkerLink {
     }
 
     fn tell(&self, message: WorkerMessage) {
-        self.shared.tell(Message::Worker(message));
+        self.shared.tell(Message::Worker(message, self.hold.clone()));
     }
 }
 
@@ -127,7 +136,7 @@ impl Pushes {
         if let Poll::Ready(Some(Push::Jobs(jobs))) = &polled
             && self.unsent.sent(jobs.iter().map(|job| job.size_bytes()).sum())
         {
-            self.shared.tell(Message::Worker(WorkerMessage::ReadsOn { session: self.session }));
+            self.shared.tell(Message::Worker(WorkerMessage::ReadsOn { session: self.session }, None));
         }
         polled
     }
@@ -143,6 +152,6 @@ impl Drop for Pushes {
             }
         }
         let (session, stream) = (self.session, self.stream);
-        self.shared.tell(Message::Worker(WorkerMessage::Disconnected { session, stream, unsent }));
+        self.shared.tell(Message::Worker(WorkerMessage::Disconnected { session, stream, unsent }, None));
     }
 }

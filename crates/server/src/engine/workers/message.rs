@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Token};
 use tidewheel_core::names::Tenant;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{SessionId, Unsent, WorkerView};
 use crate::engine::leases::Renewal;
@@ -112,6 +112,9 @@ pub(in crate::engine) struct Opened {
     pub(in crate::engine) stream: u64,
     pub(in crate::engine) welcome: Welcome,
 }
+
+/// Kept until the scheduler has heard a message, so that a worker is held up that says more than is heard.
+pub(in crate::engine) type Hold = Option<Arc<OwnedSemaphorePermit>>;
 
 /// What the scheduler hears of workers.
 pub(in crate::engine) enum WorkerMessage {

@@ -15,7 +15,7 @@ mod unsent;
 mod view;
 
 pub use link::{Pushes, WorkerLink};
-pub(super) use message::{Opened, Opening, WorkerMessage};
+pub(super) use message::{Hold, Opened, Opening, WorkerMessage};
 pub use message::{Push, Refused, Resume, Stop, Subscription, Welcome};
 pub(super) use registry::{Beginning, Session, SessionId, Workers};
 pub(super) use unsent::Unsent;

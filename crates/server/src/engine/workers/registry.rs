@@ -122,6 +122,11 @@ impl Workers {
         self.sessions.len()
     }
 
+    /// How many of them are connected; the others may come back.
+    pub(in crate::engine) fn connected(&self) -> usize {
+        self.by_subscriber.len()
+    }
+
     pub(in crate::engine) fn get(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
     }

@@ -8,10 +8,10 @@ use tidewheel_api::proto::v1::{
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_CREDITS_COUNT_MAX};
 use tidewheel_store::{Applied, Error, Order, Refusal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tonic::{Status, Streaming};
 
-use super::outgoing::Answer;
+use super::outgoing::{Answer, Room};
 use super::read::{self, Context};
 use super::write::{self, Verdict};
 use crate::engine::{Engine, WorkerLink};
@@ -33,7 +33,7 @@ impl Listener {
     pub(super) async fn run(self, mut inbound: Streaming<WorkerMessage>) {
         loop {
             let next = async {
-                let room = Arc::clone(&self.room).acquire_owned().await.ok();
+                let room = Arc::clone(&self.room).acquire_owned().await.ok().map(Arc::new);
                 (room, inbound.message().await)
             };
             let (room, message) = tokio::select! {
@@ -43,7 +43,7 @@ impl Listener {
             };
             let (Some(room), Ok(Some(message))) = (room, message) else { return self.finish().await };
             self.link.heard();
-            if let Err(refused) = self.hear(message, room) {
+            if let Err(refused) = self.holding(&room).hear(message, room) {
                 // Nobody hears it when the worker is gone.
                 drop(self.answers.send(Err(refused)));
                 return;
@@ -60,7 +60,12 @@ impl Listener {
         }
     }
 
-    fn hear(&self, message: WorkerMessage, room: OwnedSemaphorePermit) -> Result<(), Status> {
+    /// For one message, which takes up room until the scheduler has heard it and the worker has read its answer.
+    fn holding(&self, room: &Room) -> Self {
+        Self { link: self.link.holding(Arc::clone(room)), ..self.clone() }
+    }
+
+    fn hear(self, message: WorkerMessage, room: Room) -> Result<(), Status> {
         use worker_message::Message;
         match message.message {
             Some(Message::AddCredits(more)) => {
@@ -74,11 +79,11 @@ impl Listener {
             Some(Message::Drain(_)) => self.link.drain(),
             Some(Message::Heartbeats(beats)) => {
                 check_count(beats.jobs.len())?;
-                tokio::spawn(self.clone().beat(beats.jobs, room));
+                tokio::spawn(self.beat(beats.jobs, room));
             }
             Some(Message::Outcomes(outcomes)) => {
                 check_count(outcomes.jobs.len())?;
-                tokio::spawn(self.clone().end(outcomes.jobs, room));
+                tokio::spawn(self.end(outcomes.jobs, room));
             }
             Some(Message::Subscribe(_)) => {
                 return Err(status(Code::InvalidValue, "the worker has subscribed already"));
@@ -88,7 +93,7 @@ impl Listener {
         Ok(())
     }
 
-    async fn beat(self, beats: Vec<Heartbeat>, room: OwnedSemaphorePermit) {
+    async fn beat(self, beats: Vec<Heartbeat>, room: Room) {
         let orders = beats.iter().map(|beat| read::heartbeat(beat, &self.context)).collect();
         let jobs = match self.apply(orders).await {
             Ok(results) => {
@@ -100,7 +105,7 @@ impl Listener {
         self.answer(server_message::Message::HeartbeatAnswers(HeartbeatAnswers { jobs }), room);
     }
 
-    async fn end(self, outcomes: Vec<Outcome>, room: OwnedSemaphorePermit) {
+    async fn end(self, outcomes: Vec<Outcome>, room: Room) {
         let now = self.engine.clock().now();
         let orders = outcomes
             .iter()
@@ -138,7 +143,7 @@ impl Listener {
         Ok(unreadable.into_iter().map(verdict).collect::<Vec<Result<Applied, Problem>>>())
     }
 
-    fn answer(&self, message: server_message::Message, room: OwnedSemaphorePermit) {
+    fn answer(&self, message: server_message::Message, room: Room) {
         // Nobody hears it when the worker is gone.
         drop(self.answers.send(Ok((message, room))));
     }

@@ -2,6 +2,7 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,8 +25,11 @@ pub(super) struct Opening {
     pub(super) pushes: Pushes,
 }
 
+/// What a message of the worker takes up until it is dealt with.
+pub(super) type Room = Arc<OwnedSemaphorePermit>;
+
 /// An answer, and the room it takes until it is read; or why the stream ends.
-pub(super) type Answer = Result<(server_message::Message, OwnedSemaphorePermit), Status>;
+pub(super) type Answer = Result<(server_message::Message, Room), Status>;
 
 /// What a worker hears.
 pub(crate) struct Outgoing {
