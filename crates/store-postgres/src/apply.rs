@@ -1,0 +1,337 @@
+//! Batches that change something: submissions, orders for jobs, orders for schedules, keys. Each is one transaction:
+//! read, decide in memory, write. Nothing is locked for deciding but schedules; a batch that lost a race finds at the
+//! write that a row it goes by is gone, is undone, and begins again with what is there now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use tidewheel_core::job::Command;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::evaluate;
+use tidewheel_store::{
+    Applied, Edited, Error, HeldKey, IdempotencyClaim, KeyClaimed, KeyUse, OnConflict, Order, Refusal,
+    ScheduleOrder, ScheduleRefusal, Submission, Submitted,
+};
+
+use crate::connections::Lane;
+use crate::desk::{Desk, JobKey, Named, StoredKey};
+use crate::fault::Trouble;
+use crate::load::{Guess, load_guessed, load_keys, load_missing};
+use crate::store::{OWNERSHIP, PostgresStore};
+use crate::{sql, write};
+
+/// How often a batch begins again. Every round somebody gets through, so this bounds a crowd, not a wait.
+const ROUNDS_COUNT_MAX: usize = 200;
+/// How often more is read before orders can be evaluated: jobs, their schedules, those schedules' jobs, and so on.
+const READS_COUNT_MAX: usize = 64;
+
+type Answers = Vec<Result<Applied, Refusal>>;
+type Edits = Vec<Result<Edited, ScheduleRefusal>>;
+
+/// Too many were faster.
+fn crowded() -> Error {
+    Error::Unavailable("too many change the same at once".to_owned())
+}
+
+/// Runs a round until it is not overtaken.
+macro_rules! rounds {
+    ($round:expr) => {{
+        for _ in 0..ROUNDS_COUNT_MAX {
+            match $round.await {
+                Ok(answer) => return Ok(answer),
+                Err(Trouble::Failed(error)) => return Err(error),
+                Err(Trouble::Raced) => {}
+            }
+        }
+        Err(crowded())
+    }};
+}
+
+impl PostgresStore {
+    pub(crate) async fn submit_batch(
+        &self,
+        now: Timestamp,
+        jobs: &[Submission],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Error> {
+        rounds!(self.submit_round(now, jobs, on_conflict))
+    }
+
+    async fn submit_round(
+        &self,
+        now: Timestamp,
+        jobs: &[Submission],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Trouble> {
+        let transaction = self.connections.begin(Lane::Caller).await?;
+        let outcome = self.submit_in(transaction.client()?, now, jobs, on_conflict).await;
+        transaction.end(outcome).await
+    }
+
+    async fn submit_in(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+        jobs: &[Submission],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Submitted>, Trouble> {
+        let mut desk = Desk::default();
+        let mut known = Vec::new();
+        let mut keys = BTreeSet::new();
+        for Submission { job, key, fresh } in jobs {
+            if *fresh {
+                desk.add_job((job.tenant.clone(), job.id), None);
+            } else {
+                known.push(((job.tenant.clone(), job.id), Guess::Unknown));
+            }
+            keys.extend(key.as_ref().map(|claim| (job.tenant.clone(), Arc::clone(&claim.key))));
+        }
+        load_guessed(client, self.shards, &mut desk, &known).await?;
+        load_keys(client, &mut desk, keys).await?;
+        for _ in 0..READS_COUNT_MAX {
+            desk.begin();
+            let answers = take_all_in(&mut desk, now, jobs, on_conflict);
+            if desk.missing.is_empty() {
+                let answers = answers?;
+                write::write(client, self.shards, &desk).await?;
+                return Ok(answers);
+            }
+            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+        }
+        Err(crowded().into())
+    }
+
+    pub(crate) async fn apply_batch(
+        &self,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: &[Order],
+    ) -> Result<Answers, Error> {
+        rounds!(self.apply_round(now, epoch, orders))
+    }
+
+    async fn apply_round(
+        &self,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: &[Order],
+    ) -> Result<Answers, Trouble> {
+        let lane = if epoch.is_some() { Lane::Scheduler } else { Lane::Caller };
+        let transaction = self.connections.begin(lane).await?;
+        let outcome = self.apply_in(transaction.client()?, now, epoch, orders).await;
+        transaction.end(outcome).await
+    }
+
+    async fn apply_in(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+        epoch: Option<u64>,
+        orders: &[Order],
+    ) -> Result<Answers, Trouble> {
+        if let Some(epoch) = epoch {
+            fence(client, epoch).await?;
+        }
+        let mut desk = Desk::default();
+        let guesses: Vec<(JobKey, Guess)> =
+            orders.iter().map(|order| ((order.tenant.clone(), order.id), guess_of(&order.command))).collect();
+        load_guessed(client, self.shards, &mut desk, &guesses).await?;
+        for _ in 0..READS_COUNT_MAX {
+            desk.begin();
+            let answers: Vec<_> = orders.iter().map(|order| obey(&mut desk, now, order)).collect();
+            if desk.missing.is_empty() {
+                let answers = answers.into_iter().collect::<Result<Answers, Error>>()?;
+                write::write(client, self.shards, &desk).await?;
+                return Ok(answers);
+            }
+            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+        }
+        Err(crowded().into())
+    }
+
+    pub(crate) async fn edit_batch(&self, now: Timestamp, orders: &[ScheduleOrder]) -> Result<Edits, Error> {
+        rounds!(self.edit_round(now, orders))
+    }
+
+    async fn edit_round(&self, now: Timestamp, orders: &[ScheduleOrder]) -> Result<Edits, Trouble> {
+        let transaction = self.connections.begin(Lane::Caller).await?;
+        let outcome = self.edit_in(transaction.client()?, now, orders).await;
+        transaction.end(outcome).await
+    }
+
+    async fn edit_in(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+        orders: &[ScheduleOrder],
+    ) -> Result<Edits, Trouble> {
+        let mut desk = Desk::default();
+        for _ in 0..READS_COUNT_MAX {
+            desk.begin();
+            let answers: Vec<_> = orders.iter().map(|order| edit(&mut desk, now, order)).collect();
+            if desk.missing.is_empty() {
+                let answers = answers.into_iter().collect::<Result<Edits, Error>>()?;
+                write::write(client, self.shards, &desk).await?;
+                return Ok(answers);
+            }
+            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+        }
+        Err(crowded().into())
+    }
+
+    pub(crate) async fn claim_one_key(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: &IdempotencyClaim,
+    ) -> Result<KeyClaimed, Error> {
+        rounds!(self.key_round(now, tenant, claim))
+    }
+
+    async fn key_round(
+        &self,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: &IdempotencyClaim,
+    ) -> Result<KeyClaimed, Trouble> {
+        let transaction = self.connections.begin(Lane::Caller).await?;
+        let outcome = self.key_in(transaction.client()?, now, tenant, claim).await;
+        transaction.end(outcome).await
+    }
+
+    async fn key_in(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+        tenant: &Tenant,
+        claim: &IdempotencyClaim,
+    ) -> Result<KeyClaimed, Trouble> {
+        let mut desk = Desk::default();
+        for _ in 0..READS_COUNT_MAX {
+            desk.begin();
+            let answer = evaluate::claim_key(&mut desk, now, tenant, claim.clone());
+            if desk.missing.is_empty() {
+                let (answer, changes) = answer?;
+                desk.carry_out(tenant, changes);
+                write::write(client, self.shards, &desk).await?;
+                return Ok(answer);
+            }
+            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+        }
+        Err(crowded().into())
+    }
+}
+
+/// Refuses a batch of an owner that is no longer, and holds the ownership until the batch is committed.
+async fn fence(client: &ClientWrapper, epoch: u64) -> Result<(), Trouble> {
+    let statement = client.prepare_cached(sql::FENCE).await?;
+    let row = client.query_opt(&statement, &[&OWNERSHIP]).await?;
+    let newest: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
+    if newest == i64::try_from(epoch).ok() { Ok(()) } else { Err(Error::Fenced.into()) }
+}
+
+/// What the job of an order is probably doing.
+const fn guess_of(command: &Command) -> Guess {
+    match command {
+        Command::Claim { .. } => Guess::Waiting,
+        Command::Heartbeat { .. }
+        | Command::Detach { .. }
+        | Command::Succeed { .. }
+        | Command::Fail { .. }
+        | Command::Snooze { .. }
+        | Command::Release { .. }
+        | Command::Abandon { .. }
+        | Command::LeaseOver { .. }
+        | Command::Lost { .. }
+        | Command::WorkerGone { .. } => Guess::Running,
+        Command::Cancel
+        | Command::RunNow
+        | Command::Amend { .. }
+        | Command::Rerun { .. }
+        | Command::Replay { .. }
+        | Command::Discard => Guess::Unknown,
+    }
+}
+
+fn obey(desk: &mut Desk, now: Timestamp, order: &Order) -> Result<Result<Applied, Refusal>, Error> {
+    let (answer, changes) = match &order.key {
+        Some(claim) => evaluate::obey_once(desk, now, order, claim)?,
+        None => match desk.job(&order.tenant, order.id)? {
+            Some(job) => evaluate::obey(desk, now, &job, &order.command)?,
+            None => return Ok(Err(Refusal::NotFound)),
+        },
+    };
+    desk.carry_out(&order.tenant, changes);
+    Ok(answer)
+}
+
+fn edit(
+    desk: &mut Desk,
+    now: Timestamp,
+    order: &ScheduleOrder,
+) -> Result<Result<Edited, ScheduleRefusal>, Error> {
+    let (answer, changes) = evaluate::edit(desk, now, order.clone())?;
+    desk.carry_out(&order.tenant, changes);
+    Ok(answer)
+}
+
+/// How to take a submission back.
+struct Undo {
+    job: JobKey,
+    key: Option<(Named, Option<StoredKey>)>,
+}
+
+fn take_all_in(
+    desk: &mut Desk,
+    now: Timestamp,
+    jobs: &[Submission],
+    on_conflict: OnConflict,
+) -> Result<Vec<Submitted>, Error> {
+    let mut undos = Vec::new();
+    // All are looked at, whatever is missing for one, so that all that is missing is read at once.
+    let answers: Vec<_> = jobs.iter().map(|submission| take_in(desk, now, submission, &mut undos)).collect();
+    let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let conflicted = answers.iter().any(|answer| matches!(answer, Submitted::Conflict(_)));
+    if conflicted && on_conflict == OnConflict::KeepNone {
+        for Undo { job, key } in undos.into_iter().rev() {
+            if let Some(slot) = desk.jobs.get_mut(&job) {
+                slot.now = None;
+                slot.changed = false;
+            }
+            if let Some((name, before)) = key {
+                desk.set_key(name, before);
+            }
+        }
+    }
+    Ok(answers)
+}
+
+fn take_in(
+    desk: &mut Desk,
+    now: Timestamp,
+    submission: &Submission,
+    undos: &mut Vec<Undo>,
+) -> Result<Submitted, Error> {
+    let Submission { job, key, .. } = submission;
+    if desk.job(&job.tenant, job.id)?.is_some() {
+        return Ok(Submitted::New);
+    }
+    let mut undo = Undo { job: (job.tenant.clone(), job.id), key: None };
+    if let Some(claim) = key {
+        let name = (job.tenant.clone(), Arc::clone(&claim.key));
+        match desk.held(now, &name)? {
+            Some(HeldKey { used_for: KeyUse::Job(id), fingerprint }) if fingerprint == claim.fingerprint => {
+                return Ok(Submitted::Duplicate(id));
+            }
+            Some(held) => return Ok(Submitted::Conflict(held.used_for)),
+            None => {}
+        }
+        let before = desk.take_key(&job.tenant, KeyUse::Job(job.id), claim.clone());
+        undo.key = Some((name, before));
+    }
+    desk.set_job(undo.job.clone(), Some(Arc::new(job.clone())));
+    undos.push(undo);
+    Ok(Submitted::New)
+}

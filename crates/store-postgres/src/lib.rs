@@ -1,0 +1,38 @@
+//! The PostgreSQL store: the same contract as every other, on a database that several nodes share.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `migrate`, `open` | the schema, and opening a database that has it |
+//! | `connections`, `fault` | pools, transactions, what goes wrong with them |
+//! | `apply` | batches that change something: read, decide, write |
+//! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
+//! | `read` | due jobs, lists, schedules |
+//! | `record` | what is kept as bytes |
+//! | `upkeep` | counts, old history, a database in trouble |
+//!
+//! The layout of the tables, and why it is so, is in `docs/storage.md`.
+
+mod apply;
+mod connections;
+mod desk;
+mod fault;
+mod load;
+mod migrate;
+mod open;
+mod options;
+mod read;
+mod record;
+mod schedules;
+mod sql;
+mod store;
+mod uid;
+mod upkeep;
+mod write;
+
+pub use migrate::{MigrateError, Migrated, SCHEMA_NUMBER, migrate};
+pub use open::OpenError;
+pub use options::{
+    CALL_DEFAULT, CALLER_CONNECTIONS_COUNT_DEFAULT, CONNECT_DEFAULT, Options,
+    SCHEDULER_CONNECTIONS_COUNT_DEFAULT, SCHEMA_DEFAULT, STATEMENT_DEFAULT,
+};
+pub use store::PostgresStore;
