@@ -144,15 +144,22 @@ CREATE TABLE checkpoints (
     record      bytea NOT NULL
 ) WITH (fillfactor = 50);
 
--- Who owns which shard. The epoch is part of a key, so that changing it waits for claims that hold it (FOR KEY
--- SHARE), while extending a lease does not.
+-- Who has what. The epoch is part of a key, so that whoever changes it waits for the claims that hold it (FOR KEY
+-- SHARE), while extending a lease waits for nobody.
 CREATE SEQUENCE epochs;
 CREATE TABLE leases (
     name        text COLLATE "C" PRIMARY KEY,
-    epoch       bigint NOT NULL CHECK (epoch >= 0),
-    node        text,
-    until       timestamptz NOT NULL DEFAULT '-infinity',
+    epoch       bigint NOT NULL CHECK (epoch > 0),
+    node        text COLLATE "C",
+    until       timestamptz NOT NULL,
     UNIQUE (name, epoch)
+) WITH (fillfactor = 50);
+CREATE TABLE shard_leases (
+    shard       smallint PRIMARY KEY CHECK (shard >= 0),
+    epoch       bigint NOT NULL CHECK (epoch > 0),
+    node        text COLLATE "C",
+    until       timestamptz NOT NULL,
+    UNIQUE (shard, epoch)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE nodes (
@@ -160,5 +167,5 @@ CREATE TABLE nodes (
     address     text NOT NULL,
     version     text NOT NULL,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+    until       timestamptz NOT NULL
 ) WITH (fillfactor = 50);

@@ -18,6 +18,7 @@ use tidewheel_store::{
 use crate::connections::Lane;
 use crate::desk::{Desk, JobKey, Named, StoredKey};
 use crate::fault::Trouble;
+use crate::leases::Fences;
 use crate::load::{Guess, load_guessed, load_keys, load_missing};
 use crate::store::{OWNERSHIP, PostgresStore};
 use crate::{sql, write};
@@ -134,13 +135,19 @@ impl PostgresStore {
         if let Some(epoch) = epoch {
             fence(client, epoch).await?;
         }
+        let fences = Fences::read(client, self.shards, orders).await?;
         let mut desk = Desk::default();
         let guesses: Vec<(JobKey, Guess)> =
             orders.iter().map(|order| ((order.tenant.clone(), order.id), guess_of(&order.command))).collect();
         load_guessed(client, self.shards, &mut desk, &guesses).await?;
         for _ in 0..READS_COUNT_MAX {
             desk.begin();
-            let answers: Vec<_> = orders.iter().map(|order| obey(&mut desk, now, order)).collect();
+            let answers: Vec<_> = orders
+                .iter()
+                .map(|order| {
+                    if fences.forbid(order) { Ok(Err(Refusal::Fenced)) } else { obey(&mut desk, now, order) }
+                })
+                .collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Answers, Error>>()?;
                 write::write(client, self.shards, &desk).await?;

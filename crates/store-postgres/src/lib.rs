@@ -6,6 +6,7 @@
 //! | `connections`, `fault` | pools, transactions, what goes wrong with them |
 //! | `apply` | batches that change something: read, decide, write |
 //! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
+//! | `leases` | which node has which shard |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
 //! | `upkeep` | counts, old history, a database in trouble |
@@ -16,6 +17,7 @@ mod apply;
 mod connections;
 mod desk;
 mod fault;
+mod leases;
 mod load;
 mod migrate;
 mod open;

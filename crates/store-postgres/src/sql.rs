@@ -42,6 +42,15 @@ statements! {
     FIND_CALENDARS = "find_calendars";
     FENCE = "fence";
     OPEN_EPOCH = "open_epoch";
+    SHARD_FENCE = "shard_fence";
+    ANNOUNCE = "announce";
+    NODES = "nodes";
+    FORGET_NODES = "forget_nodes";
+    HOLD_SHARDS = "hold_shards";
+    RENEW_SHARDS = "renew_shards";
+    RELEASE_SHARDS = "release_shards";
+    SHARD_LEASES = "shard_leases";
+    HOLD_NAMED = "hold_named";
     NEXT_BUCKET = "next_bucket";
     WAITING_TENANTS = "waiting_tenants";
     TIMER_TENANTS = "timer_tenants";

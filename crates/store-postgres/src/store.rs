@@ -11,7 +11,7 @@ use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed,
-    Layout, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
+    Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
 
 use crate::connections::{Connections, Lane};
@@ -129,6 +129,10 @@ impl Store for PostgresStore {
 
     fn layout(&self) -> Layout {
         Layout { shards: self.shards }
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
     }
 
     async fn open_epoch(&self) -> Result<u64, Error> {

@@ -27,3 +27,4 @@ impl Home for Schema {
 }
 
 tidewheel_store::conformance_tests!(Schema::new);
+tidewheel_store::lease_conformance_tests!(Schema::new);
