@@ -8,12 +8,13 @@ use deadpool_postgres::ClientWrapper;
 use tidewheel_core::job::Command;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Error, Held, Leases, Node, NodeCard, Order, ShardLease};
+use tidewheel_store::{Error, Held, Leases, News, Node, NodeCard, Order, ShardLease};
 use tokio_postgres::Row;
 
 use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::load::shard_column;
+use crate::news;
 use crate::record::Unreadable;
 use crate::sql;
 use crate::store::{PostgresStore, plain};
@@ -203,5 +204,18 @@ impl Leases for PostgresStore {
     ) -> Result<Option<u64>, Error> {
         let hold = async { self.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
         self.connections.bounded(hold).await
+    }
+
+    async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
+        let tell = async { news::tell(&self.connections, &self.schema, &news).await.map_err(plain) };
+        self.connections.bounded(tell).await
+    }
+
+    async fn hear(&self) -> Vec<News> {
+        match self.news.lock().await.recv().await {
+            Some(news) => news,
+            // The store is closed, and nobody says anything any more.
+            None => std::future::pending().await,
+        }
     }
 }

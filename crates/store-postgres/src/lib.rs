@@ -20,6 +20,7 @@ mod fault;
 mod leases;
 mod load;
 mod migrate;
+mod news;
 mod open;
 mod options;
 mod read;

@@ -8,6 +8,7 @@ use tidewheel_store::Error;
 use crate::connections::{Connections, Lane};
 use crate::fault::{Trouble, store_error};
 use crate::migrate::{MigrateError, prepare};
+use crate::news;
 use crate::options::Options;
 use crate::record::rule::Rules;
 use crate::store::{PostgresStore, plain};
@@ -35,7 +36,9 @@ impl PostgresStore {
         let shards = shards_of(&connections).await.map_err(plain)?;
         warn_of_settings(&connections).await.map_err(plain)?;
         let upkeep = upkeep::spawn(&connections);
-        Ok(Self { connections, rules: Rules::new(options.zones), shards, upkeep })
+        let news = tokio::sync::Mutex::new(news::listen(&options));
+        let (schema, rules) = (options.schema, Rules::new(options.zones));
+        Ok(Self { connections, rules, shards, schema, news, upkeep })
     }
 }
 

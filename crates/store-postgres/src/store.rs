@@ -11,7 +11,7 @@ use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed,
-    Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
+    Layout, Leases, ListQuery, News, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
 
 use crate::connections::{Connections, Lane};
@@ -29,6 +29,10 @@ pub struct PostgresStore {
     pub(crate) connections: Arc<Connections>,
     pub(crate) rules: Rules,
     pub(crate) shards: u16,
+    /// The schema the tables stand in.
+    pub(crate) schema: String,
+    /// What other nodes said.
+    pub(crate) news: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<Vec<News>>>,
     /// Ends with the store.
     pub(crate) upkeep: tokio::task::JoinHandle<()>,
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tidewheel_core::id::JobId;
+use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 
@@ -48,6 +50,25 @@ pub struct ShardLease {
     pub node: Option<Arc<str>>,
     /// Whether the lease has run out.
     pub is_over: bool,
+}
+
+/// What one node tells the others, for whoever has the shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// A tenant has a job that is due then, which was just stored.
+    Due {
+        /// Whose.
+        tenant: Tenant,
+        /// When.
+        at: Timestamp,
+    },
+    /// A job was changed.
+    Changed {
+        /// Whose.
+        tenant: Tenant,
+        /// Which.
+        id: JobId,
+    },
 }
 
 /// How several nodes share one store: each has some of the shards, for a while, again and again.
@@ -106,4 +127,15 @@ pub trait Leases: Send + Sync {
         name: &str,
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error>;
+
+    /// Passes news on to the other nodes. Nothing rests on it: it may be lost, and comes back to the node itself, too.
+    async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
+        drop(news);
+        Ok(())
+    }
+
+    /// Waits for news that was passed on; empty when some may have been missed. One caller at a time.
+    async fn hear(&self) -> Vec<News> {
+        std::future::pending().await
+    }
 }

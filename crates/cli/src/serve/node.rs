@@ -15,6 +15,7 @@ use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
+use tidewheel_store::NodeCard;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -79,7 +80,14 @@ impl Node {
         };
         let parts = Parts { store, clock, random, metrics, deliverer, zones };
         let push_max = config.engine.push_max;
-        let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
+        let engine = match parts.store.leases() {
+            None => Engine::start(parts, config.engine).await,
+            Some(_) => {
+                let card = card(&*parts.random, address);
+                Engine::join(parts, config.engine, card).await
+            }
+        }
+        .context("cannot start on this store")?;
         let app = router(HttpParts { engine: engine.clone(), targets: config.targets, limits: config.http });
         let (stop, stopped) = oneshot::channel::<()>();
         let mut limits = ServeLimits::default();
@@ -111,6 +119,15 @@ impl Node {
         }
         self.engine.store().close().await.context("the store did not close cleanly")?;
         Ok(left)
+    }
+}
+
+/// What this node says of itself to the others that share its store.
+fn card(random: &dyn Random, address: SocketAddr) -> NodeCard {
+    NodeCard {
+        id: format!("node_{:016x}", u64::try_from(random.tail() >> 64).unwrap_or(0)).into(),
+        address: format!("http://{address}").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
     }
 }
 
