@@ -9,7 +9,8 @@
 //! | `leases` | which node has which shard |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
-//! | `upkeep` | counts, old history, a database in trouble |
+//! | `partitions` | days made ahead and dropped, old history |
+//! | `upkeep` | what is done every so often, and when the database is in trouble |
 //!
 //! The layout of the tables, and why it is so, is in `docs/storage.md`.
 
@@ -22,6 +23,7 @@ mod load;
 mod migrate;
 mod open;
 mod options;
+mod partitions;
 mod read;
 mod record;
 mod schedules;
