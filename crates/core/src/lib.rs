@@ -23,6 +23,7 @@ pub mod lanes;
 pub mod limits;
 pub mod names;
 pub mod place;
+pub mod placement;
 pub mod retry;
 pub mod schedule;
 pub mod time;

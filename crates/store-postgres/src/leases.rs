@@ -16,7 +16,7 @@ use crate::fault::Trouble;
 use crate::load::shard_column;
 use crate::record::Unreadable;
 use crate::sql;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
 
 /// Named leases share a table with the ownership of all shards; this keeps their names apart.
 fn named(name: &str) -> String {
@@ -64,7 +64,7 @@ impl Fences {
     }
 }
 
-impl PostgresStore {
+impl Database {
     async fn hold_now(&self, node: &str, shards: &[Shard], ttl_ms: i64) -> Result<Vec<Held>, Trouble> {
         let sorted: BTreeSet<i16> = shards.iter().copied().map(shard_column).collect();
         let sorted: Vec<i16> = sorted.into_iter().collect();
@@ -155,15 +155,18 @@ impl PostgresStore {
 #[async_trait]
 impl Leases for PostgresStore {
     async fn announce(&self, _: Timestamp, card: &NodeCard, ttl_ms: i64) -> Result<(), Error> {
-        self.connections.bounded(async { self.announce_now(card, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.announce_now(card, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn leave(&self, _: Timestamp, node: &str) -> Result<(), Error> {
-        self.connections.bounded(async { self.leave_now(node).await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.leave_now(node).await.map_err(plain) }).await
     }
 
     async fn nodes(&self, _: Timestamp) -> Result<Vec<Node>, Error> {
-        self.connections.bounded(async { self.nodes_now().await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.nodes_now().await.map_err(plain) }).await
     }
 
     async fn hold(
@@ -173,7 +176,10 @@ impl Leases for PostgresStore {
         shards: Vec<Shard>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.connections.bounded(async { self.hold_now(node, &shards, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.hold_now(node, &shards, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn renew(
@@ -183,15 +189,24 @@ impl Leases for PostgresStore {
         held: Vec<Held>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.connections.bounded(async { self.renew_now(node, &held, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.renew_now(node, &held, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn release(&self, _: Timestamp, node: &str, held: Vec<Held>) -> Result<(), Error> {
-        self.connections.bounded(async { self.release_now(node, &held).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.release_now(node, &held).await.map_err(plain) })
+            .await
     }
 
     async fn shard_leases(&self, _: Timestamp) -> Result<Vec<ShardLease>, Error> {
-        self.connections.bounded(async { self.shard_leases_now().await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.shard_leases_now().await.map_err(plain) })
+            .await
     }
 
     async fn hold_named(
@@ -201,7 +216,7 @@ impl Leases for PostgresStore {
         name: &str,
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error> {
-        let hold = async { self.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
-        self.connections.bounded(hold).await
+        let hold = async { self.database.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
+        self.database.connections.bounded(hold).await
     }
 }

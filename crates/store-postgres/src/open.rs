@@ -10,7 +10,8 @@ use crate::fault::{Trouble, store_error};
 use crate::migrate::{MigrateError, prepare};
 use crate::options::Options;
 use crate::record::rule::Rules;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
+use crate::submit::Submissions;
 use crate::upkeep;
 
 /// Why a store cannot be opened.
@@ -34,8 +35,10 @@ impl PostgresStore {
         let connections = Arc::new(Connections::new(&options)?);
         let shards = shards_of(&connections).await.map_err(plain)?;
         warn_of_settings(&connections).await.map_err(plain)?;
-        let upkeep = upkeep::spawn(&connections);
-        Ok(Self { connections, rules: Rules::new(options.zones), shards, upkeep })
+        let upkeep = upkeep::spawn(&connections, options.makes_partitions);
+        let database = Arc::new(Database { connections, rules: Rules::new(options.zones), shards });
+        let submissions = Submissions::start(&database);
+        Ok(Self { database, submissions, upkeep })
     }
 }
 

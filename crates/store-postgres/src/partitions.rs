@@ -9,7 +9,7 @@ use tidewheel_store::Error;
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
 use crate::sql;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
 
 /// Days made ahead.
 const DAYS_AHEAD_COUNT: i64 = 7;
@@ -121,9 +121,11 @@ impl PostgresStore {
     /// # Errors
     /// When the database does not allow it now; what has no partition is kept all the same.
     pub async fn make_partitions(&self, now: Timestamp) -> Result<(), Error> {
-        make_ahead(&self.connections, now).await.map_err(plain)
+        make_ahead(&self.database.connections, now).await.map_err(plain)
     }
+}
 
+impl Database {
     pub(crate) async fn drop_history_now(&self, now: Timestamp, before: Timestamp) -> Result<u64, Trouble> {
         let client = self.connections.get(Lane::Scheduler).await?;
         let keys = client.prepare_cached(sql::DROP_KEYS).await?;

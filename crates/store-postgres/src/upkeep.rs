@@ -21,7 +21,7 @@ const PROBE_EVERY: Duration = Duration::from_millis(500);
 const FOLD_LOCK: i64 = 0x7469_6465_666f_6c64;
 
 /// Runs until the store is closed.
-pub(crate) fn spawn(connections: &Arc<Connections>) -> tokio::task::JoinHandle<()> {
+pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> tokio::task::JoinHandle<()> {
     let weak = Arc::downgrade(connections);
     tokio::spawn(async move {
         let mut fold = tokio::time::interval(FOLD_EVERY);
@@ -36,7 +36,7 @@ pub(crate) fn spawn(connections: &Arc<Connections>) -> tokio::task::JoinHandle<(
                         tracing::debug!(?trouble, "counts could not be folded");
                     }
                 }
-                _ = partitions.tick() => {
+                _ = partitions.tick(), if makes_partitions => {
                     if let Err(trouble) = make_partitions(&connections).await {
                         tracing::warn!(?trouble, "partitions could not be made; jobs are kept in the default one");
                     }

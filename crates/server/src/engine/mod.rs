@@ -17,6 +17,7 @@ mod governor;
 mod leases;
 mod listing;
 mod outcomes;
+pub mod ownership;
 mod ready;
 mod recheck;
 mod repair;
