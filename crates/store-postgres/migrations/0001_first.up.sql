@@ -20,7 +20,7 @@ CREATE TABLE jobs (
     kind        text NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 128),
     spec        bytea NOT NULL,
     payload     bytea NOT NULL CHECK (octet_length(payload) <= 65536),
-    PRIMARY KEY (tenant, run_at, id)
+    PRIMARY KEY (tenant, id, run_at)
 ) PARTITION BY RANGE (run_at);
 CREATE TABLE jobs_default PARTITION OF jobs DEFAULT;
 
@@ -33,7 +33,7 @@ CREATE TABLE ends (
     finished_at bigint NOT NULL,
     seq         integer NOT NULL CHECK (seq >= 0),
     status      bytea NOT NULL,
-    PRIMARY KEY (tenant, run_at, id)
+    PRIMARY KEY (tenant, id, run_at)
 ) PARTITION BY RANGE (run_at);
 CREATE TABLE ends_default PARTITION OF ends DEFAULT;
 -- Blocks fill in the order of ends, so a few bytes per block range find what ended late.

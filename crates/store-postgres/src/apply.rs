@@ -1,9 +1,6 @@
-//! Batches that change something: submissions, orders for jobs, orders for schedules, keys. Each is one transaction:
+//! Batches that change something: orders for jobs, orders for schedules, keys. Each is one transaction:
 //! read, decide in memory, write. Nothing is locked for deciding but schedules; a batch that lost a race finds at the
 //! write that a row it goes by is gone, is undone, and begins again with what is there now.
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
 use tidewheel_core::job::Command;
@@ -11,28 +8,27 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::evaluate;
 use tidewheel_store::{
-    Applied, Edited, Error, HeldKey, IdempotencyClaim, KeyClaimed, KeyUse, OnConflict, Order, Refusal,
-    ScheduleOrder, ScheduleRefusal, Submission, Submitted,
+    Applied, Edited, Error, IdempotencyClaim, KeyClaimed, Order, Refusal, ScheduleOrder, ScheduleRefusal,
 };
 
 use crate::connections::Lane;
-use crate::desk::{Desk, JobKey, Named, StoredKey};
+use crate::desk::{Desk, JobKey};
 use crate::fault::Trouble;
 use crate::leases::Fences;
-use crate::load::{Guess, load_guessed, load_keys, load_missing};
-use crate::store::{OWNERSHIP, PostgresStore};
+use crate::load::{Guess, load_guessed, load_missing};
+use crate::store::{Database, OWNERSHIP};
 use crate::{sql, write};
 
 /// How often a batch begins again. Every round somebody gets through, so this bounds a crowd, not a wait.
-const ROUNDS_COUNT_MAX: usize = 200;
+pub(crate) const ROUNDS_COUNT_MAX: usize = 200;
 /// How often more is read before orders can be evaluated: jobs, their schedules, those schedules' jobs, and so on.
-const READS_COUNT_MAX: usize = 64;
+pub(crate) const READS_COUNT_MAX: usize = 64;
 
 type Answers = Vec<Result<Applied, Refusal>>;
 type Edits = Vec<Result<Edited, ScheduleRefusal>>;
 
 /// Too many were faster.
-fn crowded() -> Error {
+pub(crate) fn crowded() -> Error {
     Error::Unavailable("too many change the same at once".to_owned())
 }
 
@@ -50,60 +46,7 @@ macro_rules! rounds {
     }};
 }
 
-impl PostgresStore {
-    pub(crate) async fn submit_batch(
-        &self,
-        now: Timestamp,
-        jobs: &[Submission],
-        on_conflict: OnConflict,
-    ) -> Result<Vec<Submitted>, Error> {
-        rounds!(self.submit_round(now, jobs, on_conflict))
-    }
-
-    async fn submit_round(
-        &self,
-        now: Timestamp,
-        jobs: &[Submission],
-        on_conflict: OnConflict,
-    ) -> Result<Vec<Submitted>, Trouble> {
-        let transaction = self.connections.begin(Lane::Caller).await?;
-        let outcome = self.submit_in(transaction.client()?, now, jobs, on_conflict).await;
-        transaction.end(outcome).await
-    }
-
-    async fn submit_in(
-        &self,
-        client: &ClientWrapper,
-        now: Timestamp,
-        jobs: &[Submission],
-        on_conflict: OnConflict,
-    ) -> Result<Vec<Submitted>, Trouble> {
-        let mut desk = Desk::default();
-        let mut known = Vec::new();
-        let mut keys = BTreeSet::new();
-        for Submission { job, key, fresh } in jobs {
-            if *fresh {
-                desk.add_job((job.tenant.clone(), job.id), None);
-            } else {
-                known.push(((job.tenant.clone(), job.id), Guess::Unknown));
-            }
-            keys.extend(key.as_ref().map(|claim| (job.tenant.clone(), Arc::clone(&claim.key))));
-        }
-        load_guessed(client, self.shards, &mut desk, &known).await?;
-        load_keys(client, &mut desk, keys).await?;
-        for _ in 0..READS_COUNT_MAX {
-            desk.begin();
-            let answers = take_all_in(&mut desk, now, jobs, on_conflict);
-            if desk.missing.is_empty() {
-                let answers = answers?;
-                write::write(client, self.shards, &desk).await?;
-                return Ok(answers);
-            }
-            load_missing(client, self.shards, &self.rules, &mut desk).await?;
-        }
-        Err(crowded().into())
-    }
-
+impl Database {
     pub(crate) async fn apply_batch(
         &self,
         now: Timestamp,
@@ -282,63 +225,4 @@ fn edit(
     let (answer, changes) = evaluate::edit(desk, now, order.clone())?;
     desk.carry_out(&order.tenant, changes);
     Ok(answer)
-}
-
-/// How to take a submission back.
-struct Undo {
-    job: JobKey,
-    key: Option<(Named, Option<StoredKey>)>,
-}
-
-fn take_all_in(
-    desk: &mut Desk,
-    now: Timestamp,
-    jobs: &[Submission],
-    on_conflict: OnConflict,
-) -> Result<Vec<Submitted>, Error> {
-    let mut undos = Vec::new();
-    // All are looked at, whatever is missing for one, so that all that is missing is read at once.
-    let answers: Vec<_> = jobs.iter().map(|submission| take_in(desk, now, submission, &mut undos)).collect();
-    let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let conflicted = answers.iter().any(|answer| matches!(answer, Submitted::Conflict(_)));
-    if conflicted && on_conflict == OnConflict::KeepNone {
-        for Undo { job, key } in undos.into_iter().rev() {
-            if let Some(slot) = desk.jobs.get_mut(&job) {
-                slot.now = None;
-                slot.changed = false;
-            }
-            if let Some((name, before)) = key {
-                desk.set_key(name, before);
-            }
-        }
-    }
-    Ok(answers)
-}
-
-fn take_in(
-    desk: &mut Desk,
-    now: Timestamp,
-    submission: &Submission,
-    undos: &mut Vec<Undo>,
-) -> Result<Submitted, Error> {
-    let Submission { job, key, .. } = submission;
-    if desk.job(&job.tenant, job.id)?.is_some() {
-        return Ok(Submitted::New);
-    }
-    let mut undo = Undo { job: (job.tenant.clone(), job.id), key: None };
-    if let Some(claim) = key {
-        let name = (job.tenant.clone(), Arc::clone(&claim.key));
-        match desk.held(now, &name)? {
-            Some(HeldKey { used_for: KeyUse::Job(id), fingerprint }) if fingerprint == claim.fingerprint => {
-                return Ok(Submitted::Duplicate(id));
-            }
-            Some(held) => return Ok(Submitted::Conflict(held.used_for)),
-            None => {}
-        }
-        let before = desk.take_key(&job.tenant, KeyUse::Job(job.id), claim.clone());
-        undo.key = Some((name, before));
-    }
-    desk.set_job(undo.job.clone(), Some(Arc::new(job.clone())));
-    undos.push(undo);
-    Ok(Submitted::New)
 }

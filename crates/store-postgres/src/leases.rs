@@ -17,7 +17,7 @@ use crate::load::shard_column;
 use crate::news;
 use crate::record::Unreadable;
 use crate::sql;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
 
 /// Named leases share a table with the ownership of all shards; this keeps their names apart.
 fn named(name: &str) -> String {
@@ -65,7 +65,7 @@ impl Fences {
     }
 }
 
-impl PostgresStore {
+impl Database {
     async fn hold_now(&self, node: &str, shards: &[Shard], ttl_ms: i64) -> Result<Vec<Held>, Trouble> {
         let sorted: BTreeSet<i16> = shards.iter().copied().map(shard_column).collect();
         let sorted: Vec<i16> = sorted.into_iter().collect();
@@ -156,15 +156,18 @@ impl PostgresStore {
 #[async_trait]
 impl Leases for PostgresStore {
     async fn announce(&self, _: Timestamp, card: &NodeCard, ttl_ms: i64) -> Result<(), Error> {
-        self.connections.bounded(async { self.announce_now(card, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.announce_now(card, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn leave(&self, _: Timestamp, node: &str) -> Result<(), Error> {
-        self.connections.bounded(async { self.leave_now(node).await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.leave_now(node).await.map_err(plain) }).await
     }
 
     async fn nodes(&self, _: Timestamp) -> Result<Vec<Node>, Error> {
-        self.connections.bounded(async { self.nodes_now().await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.nodes_now().await.map_err(plain) }).await
     }
 
     async fn hold(
@@ -174,7 +177,10 @@ impl Leases for PostgresStore {
         shards: Vec<Shard>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.connections.bounded(async { self.hold_now(node, &shards, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.hold_now(node, &shards, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn renew(
@@ -184,15 +190,24 @@ impl Leases for PostgresStore {
         held: Vec<Held>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.connections.bounded(async { self.renew_now(node, &held, ttl_ms).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.renew_now(node, &held, ttl_ms).await.map_err(plain) })
+            .await
     }
 
     async fn release(&self, _: Timestamp, node: &str, held: Vec<Held>) -> Result<(), Error> {
-        self.connections.bounded(async { self.release_now(node, &held).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.release_now(node, &held).await.map_err(plain) })
+            .await
     }
 
     async fn shard_leases(&self, _: Timestamp) -> Result<Vec<ShardLease>, Error> {
-        self.connections.bounded(async { self.shard_leases_now().await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.shard_leases_now().await.map_err(plain) })
+            .await
     }
 
     async fn hold_named(
@@ -202,17 +217,17 @@ impl Leases for PostgresStore {
         name: &str,
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error> {
-        let hold = async { self.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
-        self.connections.bounded(hold).await
+        let hold = async { self.database.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
+        self.database.connections.bounded(hold).await
     }
 
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
-        let tell = async { news::tell(&self.connections, &self.schema, &news).await.map_err(plain) };
-        self.connections.bounded(tell).await
+        let tell = async { news::tell(&self.database.connections, &self.database.schema, &news).await.map_err(plain) };
+        self.database.connections.bounded(tell).await
     }
 
     async fn hear(&self) -> Vec<News> {
-        match self.news.lock().await.recv().await {
+        match self.database.news.lock().await.recv().await {
             Some(news) => news,
             // The store is closed, and nobody says anything any more.
             None => std::future::pending().await,

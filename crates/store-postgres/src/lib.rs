@@ -4,14 +4,16 @@
 //! |---|---|
 //! | `migrate`, `open` | the schema, and opening a database that has it |
 //! | `connections`, `fault` | pools, transactions, what goes wrong with them |
+//! | `submit` | submissions, those of many callers together |
 //! | `apply` | batches that change something: read, decide, write |
 //! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
 //! | `leases` | which node has which shard |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
-//! | `upkeep` | counts, old history, a database in trouble |
+//! | `partitions` | days made ahead and dropped, old history |
+//! | `upkeep` | what is done every so often, and when the database is in trouble |
 //!
-//! The layout of the tables, and why it is so, is in `docs/storage.md`.
+//! The layout of the tables, and why it is so, is in `docs/postgres.md`.
 
 mod apply;
 mod connections;
@@ -23,11 +25,13 @@ mod migrate;
 mod news;
 mod open;
 mod options;
+mod partitions;
 mod read;
 mod record;
 mod schedules;
 mod sql;
 mod store;
+mod submit;
 mod uid;
 mod upkeep;
 mod write;

@@ -151,10 +151,7 @@ pub(crate) async fn load_guessed(
         let columns = JobKeys::new(waiting.iter().map(|(tenant, id)| (tenant, *id)), shards);
         let statement = client.prepare_cached(sql::FIND_WAITING).await?;
         let rows = client
-            .query(
-                &statement,
-                &[&columns.tenants, &columns.ids, &columns.run_ats, &columns.shards, &columns.buckets],
-            )
+            .query(&statement, &[&columns.tenants, &columns.ids, &columns.shards, &columns.buckets])
             .await?;
         for row in &rows {
             if let Some(key) = waiting.get(ordinal(row)?) {
@@ -167,7 +164,7 @@ pub(crate) async fn load_guessed(
     if !running.is_empty() {
         let columns = JobKeys::new(running.iter().map(|(tenant, id)| (tenant, *id)), shards);
         let statement = client.prepare_cached(sql::FIND_RUNNING).await?;
-        let rows = client.query(&statement, &[&columns.tenants, &columns.ids, &columns.run_ats]).await?;
+        let rows = client.query(&statement, &[&columns.tenants, &columns.ids]).await?;
         for row in &rows {
             if let Some(key) = running.get(ordinal(row)?) {
                 let job = Arc::new(changed_job(&key.0, key.1, row)?);

@@ -11,7 +11,8 @@ use crate::migrate::{MigrateError, prepare};
 use crate::news;
 use crate::options::Options;
 use crate::record::rule::Rules;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
+use crate::submit::Submissions;
 use crate::upkeep;
 
 /// Why a store cannot be opened.
@@ -35,10 +36,12 @@ impl PostgresStore {
         let connections = Arc::new(Connections::new(&options)?);
         let shards = shards_of(&connections).await.map_err(plain)?;
         warn_of_settings(&connections).await.map_err(plain)?;
-        let upkeep = upkeep::spawn(&connections);
+        let upkeep = upkeep::spawn(&connections, options.makes_partitions);
         let news = tokio::sync::Mutex::new(news::listen(&options));
         let (schema, rules) = (options.schema, Rules::new(options.zones));
-        Ok(Self { connections, rules, shards, schema, news, upkeep })
+        let database = Arc::new(Database { connections, rules, shards, schema, news });
+        let submissions = Submissions::start(&database);
+        Ok(Self { database, submissions, upkeep })
     }
 }
 

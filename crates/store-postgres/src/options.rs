@@ -37,6 +37,8 @@ pub struct Options {
     pub statement: Duration,
     /// How long a call may take in all.
     pub call: Duration,
+    /// Whether partitions are made ahead by itself; without, everything is kept in the default ones.
+    pub makes_partitions: bool,
     /// The time zones schedules may be in; none is the database that comes with the program.
     pub zones: Option<Zones>,
 }
@@ -54,6 +56,7 @@ impl Options {
             connect: CONNECT_DEFAULT,
             statement: STATEMENT_DEFAULT,
             call: CALL_DEFAULT,
+            makes_partitions: true,
             zones: None,
         }
     }

@@ -15,9 +15,9 @@ use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::record::rule::date_numbers;
 use crate::sql;
-use crate::store::{PostgresStore, plain};
+use crate::store::{Database, PostgresStore, plain};
 
-impl PostgresStore {
+impl Database {
     async fn put_calendar_now(
         &self,
         tenant: &Tenant,
@@ -58,28 +58,41 @@ impl Schedules for PostgresStore {
         now: Timestamp,
         orders: Vec<ScheduleOrder>,
     ) -> Result<Vec<Result<Edited, ScheduleRefusal>>, Error> {
-        self.connections.bounded(self.edit_batch(now, &orders)).await
+        self.database.connections.bounded(self.database.edit_batch(now, &orders)).await
     }
 
     async fn schedules(&self, tenant: &Tenant, ids: Vec<ScheduleId>) -> Result<Vec<Option<Schedule>>, Error> {
-        self.connections.bounded(async { self.schedules_now(tenant, &ids).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.schedules_now(tenant, &ids).await.map_err(plain) })
+            .await
     }
 
     async fn find_schedule(&self, tenant: &Tenant, name: &str) -> Result<Option<ScheduleId>, Error> {
-        self.connections.bounded(async { self.find_schedule_now(tenant, name).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.find_schedule_now(tenant, name).await.map_err(plain) })
+            .await
     }
 
     async fn list_schedules(&self, query: ScheduleQuery) -> Result<SchedulePage, Error> {
-        self.connections.bounded(async { self.list_schedules_now(&query).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.list_schedules_now(&query).await.map_err(plain) })
+            .await
     }
 
     async fn count_schedules(&self, tenant: &Tenant) -> Result<u64, Error> {
-        self.connections.bounded(async { self.count_schedules_now(tenant).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.count_schedules_now(tenant).await.map_err(plain) })
+            .await
     }
 
     async fn schedule_tenants(&self, after: Option<Tenant>, count_max: usize) -> Result<Vec<Tenant>, Error> {
-        let read = async { self.schedule_tenants_now(after.as_ref(), count_max).await.map_err(plain) };
-        self.connections.bounded(read).await
+        let read =
+            async { self.database.schedule_tenants_now(after.as_ref(), count_max).await.map_err(plain) };
+        self.database.connections.bounded(read).await
     }
 
     async fn ledger(
@@ -89,29 +102,39 @@ impl Schedules for PostgresStore {
         before: Option<LedgerCursor>,
         count_max: usize,
     ) -> Result<LedgerPage, Error> {
-        let read = async { self.ledger_now(tenant, id, before, count_max).await.map_err(plain) };
-        self.connections.bounded(read).await
+        let read = async { self.database.ledger_now(tenant, id, before, count_max).await.map_err(plain) };
+        self.database.connections.bounded(read).await
     }
 
     async fn put_calendar(&self, tenant: &Tenant, name: &str, dates: Option<Dates>) -> Result<(), Error> {
-        let write = async { self.put_calendar_now(tenant, name, dates.as_ref()).await.map_err(plain) };
-        self.connections.bounded(write).await
+        let write =
+            async { self.database.put_calendar_now(tenant, name, dates.as_ref()).await.map_err(plain) };
+        self.database.connections.bounded(write).await
     }
 
     async fn calendar(&self, tenant: &Tenant, name: &str) -> Result<Option<Dates>, Error> {
-        self.connections.bounded(async { self.calendar_now(tenant, name).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.calendar_now(tenant, name).await.map_err(plain) })
+            .await
     }
 
     async fn calendars(&self, tenant: &Tenant) -> Result<Vec<Arc<str>>, Error> {
-        self.connections.bounded(async { self.calendars_now(tenant).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.calendars_now(tenant).await.map_err(plain) })
+            .await
     }
 
     async fn note_zones(&self, identity: Option<Arc<str>>) -> Result<(), Error> {
-        let write = async { self.note_zones_now(identity.as_deref()).await.map_err(plain) };
-        self.connections.bounded(write).await
+        let write = async { self.database.note_zones_now(identity.as_deref()).await.map_err(plain) };
+        self.database.connections.bounded(write).await
     }
 
     async fn noted_zones(&self) -> Result<Option<Arc<str>>, Error> {
-        self.connections.bounded(async { self.noted_zones_now().await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.noted_zones_now().await.map_err(plain) })
+            .await
     }
 }

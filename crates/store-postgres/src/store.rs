@@ -20,12 +20,21 @@ use crate::load::{find_jobs, find_keys, shard_column};
 use crate::record::rule::Rules;
 use crate::record::{self, Unreadable};
 use crate::sql;
+use crate::submit::{Submissions, Submitting};
 
 /// The lease of whoever owns all shards at once.
 pub(crate) const OWNERSHIP: &str = "all";
 
 /// Jobs and schedules in PostgreSQL.
 pub struct PostgresStore {
+    pub(crate) database: Arc<Database>,
+    pub(crate) submissions: Submissions,
+    /// Ends with the store.
+    pub(crate) upkeep: tokio::task::JoinHandle<()>,
+}
+
+/// What every call works with.
+pub(crate) struct Database {
     pub(crate) connections: Arc<Connections>,
     pub(crate) rules: Rules,
     pub(crate) shards: u16,
@@ -33,8 +42,6 @@ pub struct PostgresStore {
     pub(crate) schema: String,
     /// What other nodes said.
     pub(crate) news: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<Vec<News>>>,
-    /// Ends with the store.
-    pub(crate) upkeep: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for PostgresStore {
@@ -57,7 +64,7 @@ struct CheckpointRecord {
     cursors: Vec<(u32, String, i64, [u8; 16])>,
 }
 
-impl PostgresStore {
+impl Database {
     async fn open_epoch_now(&self) -> Result<u64, Trouble> {
         let transaction = self.connections.begin(Lane::Scheduler).await?;
         let outcome = async {
@@ -132,7 +139,7 @@ impl Store for PostgresStore {
     }
 
     fn layout(&self) -> Layout {
-        Layout { shards: self.shards }
+        Layout { shards: self.database.shards }
     }
 
     fn leases(&self) -> Option<&dyn Leases> {
@@ -140,7 +147,7 @@ impl Store for PostgresStore {
     }
 
     async fn open_epoch(&self) -> Result<u64, Error> {
-        self.connections.bounded(async { self.open_epoch_now().await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.open_epoch_now().await.map_err(plain) }).await
     }
 
     async fn submit(
@@ -149,7 +156,10 @@ impl Store for PostgresStore {
         jobs: Vec<Submission>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
-        self.connections.bounded(self.submit_batch(now, &jobs, on_conflict)).await
+        self.database
+            .connections
+            .bounded(self.submissions.submit(Submitting { now, jobs, on_conflict }))
+            .await
     }
 
     async fn apply(
@@ -158,12 +168,13 @@ impl Store for PostgresStore {
         epoch: Option<u64>,
         orders: Vec<Order>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
-        self.connections.bounded(self.apply_batch(now, epoch, &orders)).await
+        self.database.connections.bounded(self.database.apply_batch(now, epoch, &orders)).await
     }
 
     async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error> {
-        self.connections
-            .bounded(async { self.next_bucket_now(shard, from, until).await.map_err(plain) })
+        self.database
+            .connections
+            .bounded(async { self.database.next_bucket_now(shard, from, until).await.map_err(plain) })
             .await
     }
 
@@ -174,25 +185,32 @@ impl Store for PostgresStore {
         after: Option<Tenant>,
         count_max: usize,
     ) -> Result<Vec<TenantDue>, Error> {
-        let read =
-            async { self.due_tenants_now(shard, bucket, after.as_ref(), count_max).await.map_err(plain) };
-        self.connections.bounded(read).await
+        let read = async {
+            self.database.due_tenants_now(shard, bucket, after.as_ref(), count_max).await.map_err(plain)
+        };
+        self.database.connections.bounded(read).await
     }
 
     async fn due(&self, due: Due) -> Result<DuePage, Error> {
-        self.connections.bounded(async { self.due_now(&due).await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.due_now(&due).await.map_err(plain) }).await
     }
 
     async fn running(&self) -> Result<Vec<Job>, Error> {
-        self.connections.bounded(async { self.running_now().await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.running_now().await.map_err(plain) }).await
     }
 
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error> {
-        self.connections.bounded(async { self.get_now(tenant, ids).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.get_now(tenant, ids).await.map_err(plain) })
+            .await
     }
 
     async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
-        self.connections.bounded(async { self.find_key_now(now, tenant, key).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.find_key_now(now, tenant, key).await.map_err(plain) })
+            .await
     }
 
     async fn claim_key(
@@ -201,38 +219,47 @@ impl Store for PostgresStore {
         tenant: &Tenant,
         claim: IdempotencyClaim,
     ) -> Result<KeyClaimed, Error> {
-        self.connections.bounded(self.claim_one_key(now, tenant, &claim)).await
+        self.database.connections.bounded(self.database.claim_one_key(now, tenant, &claim)).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
-        self.connections.bounded(async { self.list_now(&query).await.map_err(plain) }).await
+        self.database.connections.bounded(async { self.database.list_now(&query).await.map_err(plain) }).await
     }
 
     async fn counts(&self, tenant: Option<&Tenant>) -> Result<Counts, Error> {
-        self.connections.bounded(async { self.counts_now(tenant).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.counts_now(tenant).await.map_err(plain) })
+            .await
     }
 
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error> {
-        self.connections.bounded(async { self.save_checkpoints_now(&checkpoints).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.save_checkpoints_now(&checkpoints).await.map_err(plain) })
+            .await
     }
 
     async fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error> {
-        self.connections.bounded(async { self.checkpoints_now().await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.checkpoints_now().await.map_err(plain) })
+            .await
     }
 
     async fn drop_history(&self, now: Timestamp, before: Timestamp) -> Result<u64, Error> {
-        self.drop_history_now(now, before).await.map_err(plain)
+        self.database.drop_history_now(now, before).await.map_err(plain)
     }
 
     fn health(&self) -> Health {
-        self.connections.health()
+        self.database.connections.health()
     }
 
     async fn close(&self) -> Result<(), Error> {
-        if self.connections.is_closed() {
+        if self.database.connections.is_closed() {
             return Err(Error::Closed);
         }
-        self.connections.close();
+        self.database.connections.close();
         self.upkeep.abort();
         Ok(())
     }

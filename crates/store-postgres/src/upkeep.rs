@@ -1,4 +1,4 @@
-//! What is done every so often, and while the database is in trouble.
+//! What a store does by itself: folds counts, makes partitions, and tries a database that is in trouble.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,30 +9,36 @@ use tokio::time::MissedTickBehavior;
 
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
-use crate::sql;
-use crate::store::PostgresStore;
+use crate::{partitions, sql};
 
 /// How often tallies are folded.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often partitions are made ahead.
+const PARTITIONS_EVERY: Duration = Duration::from_secs(3_600);
 /// How often a database in trouble is tried.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-/// Rows taken out at a time.
-const DROP_COUNT: i64 = 10_000;
 /// Held by whoever folds.
 const FOLD_LOCK: i64 = 0x7469_6465_666f_6c64;
 
 /// Runs until the store is closed.
-pub(crate) fn spawn(connections: &Arc<Connections>) -> tokio::task::JoinHandle<()> {
+pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> tokio::task::JoinHandle<()> {
     let weak = Arc::downgrade(connections);
     tokio::spawn(async move {
         let mut fold = tokio::time::interval(FOLD_EVERY);
         fold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         fold.tick().await;
+        let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
+        partitions.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while let Some(connections) = weak.upgrade().filter(|connections| !connections.is_closed()) {
             tokio::select! {
                 _ = fold.tick() => {
                     if let Err(trouble) = fold_tallies(&connections).await {
                         tracing::debug!(?trouble, "counts could not be folded");
+                    }
+                }
+                _ = partitions.tick(), if makes_partitions => {
+                    if let Err(trouble) = make_partitions(&connections).await {
+                        tracing::warn!(?trouble, "partitions could not be made; jobs are kept in the default one");
                     }
                 }
                 () = connections.troubled.notified() => {
@@ -61,6 +67,14 @@ async fn probe(weak: &Weak<Connections>) {
     }
 }
 
+/// By the database's clock, as all nodes must agree.
+async fn make_partitions(connections: &Connections) -> Result<(), Trouble> {
+    let client = connections.get(Lane::Scheduler).await?;
+    let row = client.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", &[]).await?;
+    drop(client);
+    partitions::make_ahead(connections, Timestamp::from_ms(row.try_get(0)?)).await
+}
+
 async fn fold_tallies(connections: &Connections) -> Result<(), Trouble> {
     let transaction = connections.begin(Lane::Scheduler).await?;
     let outcome = fold_in(transaction.client()?).await;
@@ -74,24 +88,4 @@ async fn fold_in(client: &ClientWrapper) -> Result<(), Trouble> {
         client.execute(&statement, &[]).await?;
     }
     Ok(())
-}
-
-impl PostgresStore {
-    pub(crate) async fn drop_history_now(&self, now: Timestamp, before: Timestamp) -> Result<u64, Trouble> {
-        let client = self.connections.get(Lane::Caller).await?;
-        let keys = client.prepare_cached(sql::DROP_KEYS).await?;
-        while client.execute(&keys, &[&now.as_ms(), &DROP_COUNT]).await? > 0 {}
-        let ledger = client.prepare_cached(sql::DROP_LEDGER).await?;
-        client.execute(&ledger, &[&before.as_ms()]).await?;
-        let ends = client.prepare_cached(sql::DROP_ENDS).await?;
-        let mut dropped = 0;
-        loop {
-            let row = client.query_one(&ends, &[&before.as_ms(), &0_i64, &DROP_COUNT]).await?;
-            let count: i64 = row.try_get(0)?;
-            if count == 0 {
-                return Ok(dropped);
-            }
-            dropped += u64::try_from(count).unwrap_or(0);
-        }
-    }
 }

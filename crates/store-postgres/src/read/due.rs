@@ -16,7 +16,7 @@ use crate::fault::Trouble;
 use crate::load::{bucket_column, changed_job, fresh_job, shard_column};
 use crate::record::Unreadable;
 use crate::sql;
-use crate::store::PostgresStore;
+use crate::store::Database;
 use crate::uid::Uid;
 
 /// A tail with all bits set, and so the last id of its instant.
@@ -47,7 +47,7 @@ fn first_later(at: Timestamp) -> Uid {
     if at < Timestamp::from_ms(0) { Uid([0; 16]) } else { Uid(last.saturating_add(1).to_be_bytes()) }
 }
 
-impl PostgresStore {
+impl Database {
     pub(crate) async fn next_bucket_now(
         &self,
         shard: Shard,
@@ -94,8 +94,12 @@ impl PostgresStore {
 
     pub(crate) async fn due_now(&self, due: &Due) -> Result<DuePage, Trouble> {
         let client = self.connections.get(Lane::Scheduler).await?;
-        let mut jobs = read_waiting(&client, due).await?;
-        jobs.extend(read_timers(&client, due).await?);
+        // Sent one behind the other, without waiting for answers in between.
+        let (mut jobs, timers, next_at) =
+            tokio::try_join!(read_waiting(&client, due), read_timers(&client, due), next_at(&client, due))?;
+        // One that was moved between the two reads is where the later one saw it.
+        jobs.retain(|job| timers.iter().all(|timer| timer.id != job.id));
+        jobs.extend(timers);
         jobs.sort_by_key(|job| job.position());
         let mut page = DuePage::default();
         let mut bytes = 0;
@@ -109,7 +113,7 @@ impl PostgresStore {
             page.jobs.push(Arc::new(job));
         }
         if page.resume.is_none() {
-            page.next_at = next_at(&client, due).await?;
+            page.next_at = next_at;
         }
         Ok(page)
     }

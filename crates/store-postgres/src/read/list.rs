@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::State;
-use tidewheel_core::limits::{BUCKET_MS, LIST_SCAN_COUNT_MAX, RUN_AT_MS_MAX};
+use tidewheel_core::limits::{BUCKET_MS, LIST_SCAN_COUNT_MAX};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
 use tidewheel_store::{Counts, ListQuery, Page, PageCursor};
@@ -12,26 +13,22 @@ use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::load::{placed_job, shard_column};
 use crate::sql;
-use crate::store::PostgresStore;
+use crate::store::Database;
 use crate::uid::Uid;
 
 /// Rows read at a time, at least and at most.
 const ROWS_COUNT_MIN: usize = 100;
 const ROWS_COUNT_MAX: usize = 1_000;
 
-impl PostgresStore {
+impl Database {
     pub(crate) async fn list_now(&self, query: &ListQuery) -> Result<Page, Trouble> {
         let client = self.connections.get(Lane::Caller).await?;
         let statement = client.prepare_cached(sql::LIST_JOBS).await?;
         let shard = shard_column(Shard::of(&query.tenant, self.shards));
         let from = query.filter.from.map_or(0, |from| from.as_ms().max(0));
-        let mut below = query
-            .after
-            .map_or((RUN_AT_MS_MAX + 1, Uid([0; 16])), |PageCursor(id)| (id.run_at().as_ms(), id.into()));
-        // Nothing set for `to` or later is wanted.
-        if let Some(to) = query.filter.to {
-            below = below.min((to.as_ms(), Uid([0; 16])));
-        }
+        // An id begins with its time, so nothing set for `to` or later is below the first id of that instant.
+        let end = query.filter.to.map_or(Uid([u8::MAX; 16]), |to| JobId::new(to, 0).into());
+        let mut below = query.after.map_or(end, |PageCursor(id)| end.min(id.into()));
         let mut page = Page::default();
         let mut scanned = 0;
         let mut last = None;
@@ -43,8 +40,8 @@ impl PostgresStore {
                     &statement,
                     &[
                         &query.tenant.as_str(),
-                        &below.0,
-                        &below.1,
+                        &below.job().run_at().as_ms(),
+                        &below,
                         &from,
                         &i64::try_from(count).unwrap_or(i64::MAX),
                         &shard,
@@ -59,7 +56,7 @@ impl PostgresStore {
                 }
                 let id = row.try_get::<_, Uid>("id")?.job();
                 (scanned, last) = (scanned + 1, Some(PageCursor(id)));
-                below = (id.run_at().as_ms(), id.into());
+                below = id.into();
                 let job = placed_job(&query.tenant, id, row)?.job;
                 if query.filter.matches(&job) {
                     page.jobs.push(Arc::unwrap_or_clone(job));

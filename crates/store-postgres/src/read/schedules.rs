@@ -14,13 +14,13 @@ use crate::load::ordinal;
 use crate::record::rule::read_dates;
 use crate::record::{Unreadable, entry, schedule};
 use crate::sql;
-use crate::store::PostgresStore;
+use crate::store::Database;
 use crate::uid::Uid;
 
 /// Rows read at a time.
 const ROWS_COUNT: usize = 500;
 
-impl PostgresStore {
+impl Database {
     pub(crate) async fn schedules_now(
         &self,
         tenant: &Tenant,

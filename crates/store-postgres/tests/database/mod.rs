@@ -17,5 +17,12 @@ pub(crate) fn fresh() -> Options {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::SeqCst);
     let schema = format!("test_{}_{number}", std::process::id());
-    Options { schema, shards: 8, caller_connections: 4, scheduler_connections: 2, ..Options::new(&url()) }
+    Options {
+        schema,
+        shards: 8,
+        caller_connections: 4,
+        scheduler_connections: 2,
+        makes_partitions: false,
+        ..Options::new(&url())
+    }
 }
