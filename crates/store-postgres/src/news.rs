@@ -10,6 +10,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, News};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::AsyncMessage;
 
 use crate::connections::{Connections, Lane, config_of, tls};
@@ -77,7 +78,10 @@ pub(crate) fn listen(options: &Options) -> mpsc::Receiver<Vec<News>> {
     let (sender, receiver) = mpsc::channel(HEARD_COUNT_MAX);
     let options = options.clone();
     tokio::spawn(async move {
+        let mut tick = tokio::time::interval(RECONNECT);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !sender.is_closed() {
+            tick.tick().await;
             let listening = listen_once(&options, &sender);
             let ended = tokio::select! {
                 ended = listening => ended,
@@ -88,7 +92,6 @@ pub(crate) fn listen(options: &Options) -> mpsc::Receiver<Vec<News>> {
             }
             // Some may have been missed, and will be until the next connection stands.
             drop(sender.try_send(Vec::new()));
-            tokio::time::sleep(RECONNECT).await;
         }
     });
     receiver

@@ -66,7 +66,8 @@ pub(super) async fn receive(shared: Arc<Shared>) {
         if news.is_empty() {
             shared.hint_lost.store(true, Ordering::SeqCst);
         }
-        let (mut due, mut changed): (Vec<(Tenant, Timestamp)>, Vec<(Tenant, JobId)>) = Default::default();
+        let mut due: Vec<(Tenant, Timestamp)> = Vec::new();
+        let mut changed: Vec<(Tenant, JobId)> = Vec::new();
         let opened = Timestamp::from_ms(shared.opened_ms.load(Ordering::SeqCst));
         for news in news {
             match news {
