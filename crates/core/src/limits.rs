@@ -36,6 +36,10 @@ pub const URL_BYTES_MAX: usize = 2_048;
 pub const TARGET_HEADERS_COUNT_MAX: usize = 32;
 /// Those headers together.
 pub const TARGET_HEADERS_BYTES_MAX: usize = 8_192;
+/// Secret of a webhook signature, at least: below it, it could be guessed.
+pub const WEBHOOK_SECRET_BYTES_MIN: usize = 24;
+/// The same, at most.
+pub const WEBHOOK_SECRET_BYTES_MAX: usize = 64;
 /// Name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
 
