@@ -70,6 +70,14 @@ pub enum Call {
     NoteZones,
     /// [`crate::Schedules::noted_zones`].
     NotedZones,
+    /// [`crate::Documents::put_document`].
+    PutDocument,
+    /// [`crate::Documents::document`].
+    Document,
+    /// [`crate::Documents::documents`].
+    Documents,
+    /// [`crate::Documents::newest_document_change`].
+    NewestDocumentChange,
 }
 
 impl Call {
@@ -86,7 +94,8 @@ impl Call {
             | Self::Close
             | Self::EditSchedules
             | Self::PutCalendar
-            | Self::NoteZones => true,
+            | Self::NoteZones
+            | Self::PutDocument => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -104,7 +113,10 @@ impl Call {
             | Self::Ledger
             | Self::Calendar
             | Self::Calendars
-            | Self::NotedZones => false,
+            | Self::NotedZones
+            | Self::Document
+            | Self::Documents
+            | Self::NewestDocumentChange => false,
         }
     }
 }
