@@ -41,8 +41,10 @@ const CONFIG_ENV: &str = "TIDEWHEEL_CONFIG";
 pub(crate) struct ServeConfig {
     /// The folder of the embedded store.
     pub(crate) data: PathBuf,
-    /// Where to listen; a loopback address.
+    /// Where to listen; a loopback address, unless there is a file with an admin's key.
     pub(crate) listen: SocketAddr,
+    /// The file with the first admin's key; made if it is missing.
+    pub(crate) admin_key_file: Option<PathBuf>,
     /// Private ranges that push targets may lie in.
     pub(crate) allow_targets: Vec<Cidr>,
     /// Pushes under way at a time.
@@ -72,6 +74,7 @@ impl Default for ServeConfig {
         Self {
             data: PathBuf::from(DATA_DEFAULT),
             listen: values::listen_default(),
+            admin_key_file: None,
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
@@ -101,6 +104,7 @@ pub(crate) enum LogFormat {
 pub(crate) enum Key {
     Data,
     Listen,
+    AdminKeyFile,
     AllowTarget,
     PushConcurrency,
     PushPerHost,
@@ -115,9 +119,10 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Data,
         Self::Listen,
+        Self::AdminKeyFile,
         Self::AllowTarget,
         Self::PushConcurrency,
         Self::PushPerHost,
@@ -136,6 +141,7 @@ impl Key {
         match self {
             Self::Data => "data",
             Self::Listen => "listen",
+            Self::AdminKeyFile => "admin_key_file",
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
@@ -260,5 +266,7 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
             faults.push(format!("{source}: {detail}"));
         }
     }
+    faults
+        .extend(values::open_to_others(&config).map(|detail| format!("{}: {detail}", Key::Listen.as_flag())));
     config
 }
