@@ -34,7 +34,7 @@ pub(crate) enum TenantVerb {
     /// Shows a tenant's weight and limits
     Get(GetArgs),
     /// Changes a tenant's weight and limits, at once
-    Set(SetArgs),
+    Set(Box<SetArgs>),
     /// Lists tenants with their weights and limits
     List(ListArgs),
 }

@@ -87,6 +87,7 @@ impl Node {
         let parts = Parts { store, clock, random, metrics, deliverer, zones };
         let push_max = config.engine.push_max;
         let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
+        access.directory().steer(&engine);
         let is_closed = access.is_closed();
         let app = router(HttpParts { engine: engine.clone(), targets, limits: config.http, access });
         let (stop, stopped) = oneshot::channel::<()>();

@@ -60,6 +60,7 @@ impl Access {
     pub async fn open_to_all(engine: &Engine) -> Result<Arc<Self>, Error> {
         let clock = Arc::clone(engine.clock());
         let directory = Directory::open(Arc::clone(engine.store()), Arc::clone(&clock)).await?;
+        directory.steer(engine);
         Ok(Arc::new(Self::without_keys(directory, clock)))
     }
 

@@ -23,8 +23,10 @@ use serde::de::DeserializeOwned;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::webhook::Secret;
 use tidewheel_store::{Document, DocumentKey, DocumentQuery, Error, IfVersion, Store};
+use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::engine::{Allotment, Engine};
 use crate::random;
 
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
@@ -47,7 +49,9 @@ pub struct Directory {
     clock: Arc<dyn Clock>,
     /// What the secrets of tenants that have none of their own are made from.
     root: Secret,
-    snapshot: RwLock<Arc<Snapshot>>,
+    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+    /// Told of every change.
+    changes: watch::Sender<u64>,
     /// One reload at a time, so that an older one never takes the place of a newer one.
     reloading: tokio::sync::Mutex<()>,
 }
@@ -61,6 +65,17 @@ struct Snapshot {
     keys: keys::KeyRing,
 }
 
+impl Snapshot {
+    fn allotments(&self) -> Vec<Allotment> {
+        let each = self.tenants.iter().map(|(tenant, shown)| Allotment {
+            tenant: tenant.clone(),
+            weight: shown.settings.weight,
+            running_count_max: shown.settings.running_count_max,
+        });
+        each.collect()
+    }
+}
+
 impl Directory {
     /// Reads everything, and goes on watching for changes of other nodes.
     ///
@@ -72,12 +87,29 @@ impl Directory {
             store,
             clock,
             root,
-            snapshot: RwLock::default(),
+            snapshot: Arc::default(),
+            changes: watch::channel(0).0,
             reloading: tokio::sync::Mutex::new(()),
         });
         directory.reload().await?;
-        tokio::spawn(watch(Arc::downgrade(&directory)));
+        tokio::spawn(poll(Arc::downgrade(&directory)));
         Ok(directory)
+    }
+
+    /// Has the engine go by the weights and caps that are set, now and whenever they change.
+    pub fn steer(&self, engine: &Engine) {
+        let (mut changes, engine) = (self.changes.subscribe(), engine.clone());
+        let snapshot = self.snapshot();
+        engine.allot(snapshot.allotments());
+        let weak = Arc::downgrade(&self.snapshot);
+        tokio::spawn(async move {
+            while changes.changed().await.is_ok() {
+                let Some(current) = weak.upgrade() else { return };
+                let snapshot = Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner));
+                drop(current);
+                engine.allot(snapshot.allotments());
+            }
+        });
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
@@ -110,6 +142,7 @@ impl Directory {
             &before.keys,
         );
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        self.changes.send_replace(change);
         Ok(())
     }
 
@@ -156,7 +189,7 @@ fn read<T: DeserializeOwned>(document: &Document) -> Option<T> {
     }
 }
 
-async fn watch(directory: Weak<Directory>) {
+async fn poll(directory: Weak<Directory>) {
     let mut failing = false;
     loop {
         let Some(open) = directory.upgrade() else { return };

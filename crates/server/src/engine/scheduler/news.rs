@@ -67,6 +67,7 @@ impl Scheduler {
                 }
             }
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
+            Message::Allot(all) => self.ready.allot(all),
             Message::Take { take, reply } => self.taker(take, reply),
             Message::Worker(message) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
