@@ -7,7 +7,7 @@
 //! | `keys` | API keys, by their digest |
 //! | `webhook_secrets` | what pushes are signed with |
 //!
-//! A change made here is seen at once; one made by another node within [`POLL`].
+//! A change made here is seen at once; one made by another node within two seconds.
 
 mod keys;
 mod tenants;
@@ -47,6 +47,8 @@ const TRIES_MAX: usize = 16;
 pub struct Directory {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// What holds for tenants for whom nothing is set.
+    unset: Arc<TenantSettings>,
     /// What the secrets of tenants that have none of their own are made from.
     root: Secret,
     snapshot: Arc<RwLock<Arc<Snapshot>>>,
@@ -87,6 +89,7 @@ impl Directory {
             store,
             clock,
             root,
+            unset: Arc::default(),
             snapshot: Arc::default(),
             changes: watch::channel(0).0,
             reloading: tokio::sync::Mutex::new(()),

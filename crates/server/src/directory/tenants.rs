@@ -69,7 +69,7 @@ impl Directory {
     /// What is set for a tenant, or what holds for one for whom nothing is.
     pub(crate) fn tenant(&self, tenant: &Tenant) -> TenantShown {
         let found = self.snapshot().tenants.get(tenant).cloned();
-        found.unwrap_or_else(|| TenantShown { settings: Arc::default(), version: 0 })
+        found.unwrap_or_else(|| TenantShown { settings: Arc::clone(&self.unset), version: 0 })
     }
 
     /// Tenants for whom something is set, or who have a key, and `default`; by name.

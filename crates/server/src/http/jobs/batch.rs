@@ -17,7 +17,8 @@ use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submission, Submitted};
 
-use super::submit::{check, submission};
+use super::submit::{check, settings, submission};
+use crate::directory::TenantSettings;
 use crate::http::admission::admit;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
@@ -77,6 +78,7 @@ pub(crate) async fn many(
 struct Batch<'a> {
     app: &'a App,
     caller: &'a Caller,
+    settings: Arc<TenantSettings>,
     reader: JobReader<'a, Targets>,
     now: Timestamp,
     key: Option<Arc<str>>,
@@ -97,6 +99,7 @@ impl<'a> Batch<'a> {
         Self {
             app,
             caller,
+            settings: settings(app, caller),
             reader,
             now,
             key,
@@ -130,7 +133,7 @@ impl<'a> Batch<'a> {
         };
         let Some(request) = self.reader.read(text, at, faults) else { return };
         let before = faults.count();
-        check(self.app, self.caller, &request, at, faults);
+        check(&self.settings, self.caller, &request, at, faults);
         if faults.count() > before {
             return;
         }

@@ -11,7 +11,7 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submitted};
 
-use super::submit::{check, submission};
+use super::submit::{check, settings, submission};
 use crate::http::admission::admit;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
@@ -56,7 +56,7 @@ pub(super) async fn submit(
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
         Flat::Once(request) => {
-            check(app, &caller, &request, &At::ROOT, &mut faults);
+            check(&settings(app, &caller), &caller, &request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
             let _admitted = admit(app, &tenant, 1).await?;
             let submission = submission(app, &tenant, *request, key, now);

@@ -19,6 +19,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
 use super::flat;
+use crate::directory::TenantSettings;
 use crate::http::admission::{admit, objection};
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
@@ -46,7 +47,7 @@ pub(crate) async fn one(
     let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
     if let Some(request) = &request {
-        check(&app, &caller, request, &At::ROOT, &mut faults);
+        check(&settings(&app, &caller), &caller, request, &At::ROOT, &mut faults);
     }
     refuse_faults(faults)?;
     let request =
@@ -66,12 +67,22 @@ pub(crate) async fn one(
     }
 }
 
+/// What is set for the caller's tenant.
+pub(super) fn settings(app: &App, caller: &Caller) -> Arc<TenantSettings> {
+    app.access.directory().tenant(&caller.tenant).settings
+}
+
 /// Notes what the caller's key and the tenant's limits have against a job.
-pub(super) fn check(app: &App, caller: &Caller, request: &JobRequest, at: &At<'_>, faults: &mut Faults) {
-    let settings = app.access.directory().tenant(&caller.tenant).settings;
+pub(super) fn check(
+    settings: &TenantSettings,
+    caller: &Caller,
+    request: &JobRequest,
+    at: &At<'_>,
+    faults: &mut Faults,
+) {
     let JobRequest { kind, destination, payload, .. } = request;
     if let Some((code, field, detail)) =
-        objection(&caller.identity, &settings, kind, destination, payload.len())
+        objection(&caller.identity, settings, kind, destination, payload.len())
     {
         faults.add(code, &at.field(field), detail);
     }
