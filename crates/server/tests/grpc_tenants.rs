@@ -82,6 +82,10 @@ async fn a_tenant_at_its_cap_waits_and_nobody_waits_for_it() {
     let others = worker.jobs(10).await;
     assert!(others.iter().all(|job| job.tenant == "globex"), "{others:?}");
     worker.nothing_comes().await;
+    let page = server.api.as_tenant("acme").get("/v1/jobs?state=ready&limit=1").await.json();
+    let waits = format!("/v1/jobs/{}/explain", page["items"][0]["id"].as_str().unwrap());
+    let explained = server.api.as_tenant("acme").get(&waits).await.json();
+    assert_eq!(explained["waits_for"], "tenant_limit", "{explained}");
     let mut done_count = 0;
     while let Some(job) = held.pop() {
         assert_eq!(job.tenant, "acme");

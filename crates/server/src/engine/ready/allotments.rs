@@ -107,6 +107,11 @@ impl Ready {
         self.wake_stalled();
     }
 
+    /// Whether no further attempt of the tenant may begin now.
+    pub(in crate::engine) fn is_at_cap(&self, tenant: &Tenant) -> bool {
+        !self.allotments.admits(tenant.as_str())
+    }
+
     /// An attempt is over: whoever waited for that may go on.
     pub(super) fn end_allotted(&mut self, id: &JobId) {
         if self.allotments.ended(id) {

@@ -169,6 +169,8 @@ impl Scheduler {
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
                 let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
+                let is_at_cap = self.ready.is_at_cap(&job.tenant);
+                let reason = if is_at_cap { Some("tenant_limit") } else { reason };
                 Whereabouts::Lane { depth, reason }
             }
             Some(Stage::Claiming { .. }) => Whereabouts::Claiming,

@@ -216,7 +216,7 @@ fn job_answers() -> Value {
             "state": reference("State"),
             "waits_for": {
                 "type": ["string", "null"],
-                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
+                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
             },
             "detail": {"type": "string"},
             "expected_start": or_null(reference("Time")),
