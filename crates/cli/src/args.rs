@@ -8,9 +8,11 @@ use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
+use crate::key::KeyVerb;
 use crate::migrate::MigrateArgs;
 use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
+use crate::tenant::TenantVerb;
 use crate::worker::WorkerVerb;
 
 const EXAMPLES: &str = "\
@@ -90,6 +92,12 @@ pub(crate) enum Verb {
     /// Looks at dead letters: jobs that failed for good, kept until replayed or discarded
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// Sets what tenants may do, and how much of it
+    #[command(subcommand)]
+    Tenant(TenantVerb),
+    /// Makes keys and ends them
+    #[command(subcommand)]
+    Key(KeyVerb),
     /// Looks at the cluster: nodes, shards, the tz database
     #[command(subcommand)]
     Cluster(ClusterVerb),

@@ -43,8 +43,10 @@ pub(crate) struct ServeConfig {
     pub(crate) data: PathBuf,
     /// The database that takes the place of the folder.
     pub(crate) store: Option<String>,
-    /// Where to listen; a loopback address.
+    /// Where to listen; a loopback address, unless there is a file with an admin's key.
     pub(crate) listen: SocketAddr,
+    /// The file with the first admin's key; made if it is missing.
+    pub(crate) admin_key_file: Option<PathBuf>,
     /// Private ranges that push targets may lie in.
     pub(crate) allow_targets: Vec<Cidr>,
     /// Pushes under way at a time.
@@ -75,6 +77,7 @@ impl Default for ServeConfig {
             data: PathBuf::from(DATA_DEFAULT),
             store: None,
             listen: values::listen_default(),
+            admin_key_file: None,
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
@@ -105,6 +108,7 @@ pub(crate) enum Key {
     Data,
     Store,
     Listen,
+    AdminKeyFile,
     AllowTarget,
     PushConcurrency,
     PushPerHost,
@@ -119,10 +123,11 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Data,
         Self::Store,
         Self::Listen,
+        Self::AdminKeyFile,
         Self::AllowTarget,
         Self::PushConcurrency,
         Self::PushPerHost,
@@ -142,6 +147,7 @@ impl Key {
             Self::Data => "data",
             Self::Store => "store",
             Self::Listen => "listen",
+            Self::AdminKeyFile => "admin_key_file",
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
@@ -266,5 +272,7 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
             faults.push(format!("{source}: {detail}"));
         }
     }
+    faults
+        .extend(values::open_to_others(&config).map(|detail| format!("{}: {detail}", Key::Listen.as_flag())));
     config
 }

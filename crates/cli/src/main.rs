@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`], [`cluster`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
 //! | [`worker`] | running a command per job |
 //! | [`mod@bench`] | measuring a server |
@@ -27,12 +27,14 @@ mod filter;
 mod import;
 mod job;
 mod json;
+mod key;
 mod migrate;
 mod out;
 mod pages;
 mod schedule;
 mod serve;
 mod submission;
+mod tenant;
 mod worker;
 
 use std::process::ExitCode;
@@ -87,6 +89,12 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Dlq(verb) => {
             runtime(Builder::new_current_thread())?.block_on(dlq::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Tenant(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(tenant::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Key(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(key::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Cluster(verb) => {
             runtime(Builder::new_current_thread())?.block_on(cluster::run(verb, Link::new(cli.globals, out)))

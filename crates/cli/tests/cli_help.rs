@@ -32,6 +32,14 @@ const VERBS: &[&str] = &[
     "schedule plan",
     "schedule apply",
     "schedule export",
+    "tenant",
+    "tenant get",
+    "tenant set",
+    "tenant list",
+    "key",
+    "key create",
+    "key list",
+    "key revoke",
     "cluster",
     "cluster status",
     "import",
@@ -68,10 +76,9 @@ fn the_help_of_every_verb() {
 
 #[test]
 fn every_verb_that_does_something_shows_examples() {
-    for verb in VERBS
-        .iter()
-        .filter(|verb| !matches!(**verb, "job" | "schedule" | "import" | "worker" | "dlq" | "cluster"))
-    {
+    for verb in VERBS.iter().filter(|verb| {
+        !matches!(**verb, "job" | "schedule" | "import" | "worker" | "dlq" | "cluster" | "tenant" | "key")
+    }) {
         let (_, stdout, _) = tidewheel(&format!("{verb} --help"));
         assert!(stdout.contains(&format!("Examples:\n  tidewheel {verb}")), "{verb}:\n{stdout}");
     }
@@ -79,7 +86,7 @@ fn every_verb_that_does_something_shows_examples() {
 
 #[test]
 fn no_help_is_complete_without_the_verbs_listed_here() {
-    for parent in ["", "job", "schedule", "import", "worker", "dlq", "cluster"] {
+    for parent in ["", "job", "schedule", "import", "worker", "dlq", "cluster", "tenant", "key"] {
         let (_, stdout, _) = tidewheel(&format!("{parent} --help"));
         let commands = stdout.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
         for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {

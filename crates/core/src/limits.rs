@@ -36,6 +36,26 @@ pub const URL_BYTES_MAX: usize = 2_048;
 pub const TARGET_HEADERS_COUNT_MAX: usize = 32;
 /// Those headers together.
 pub const TARGET_HEADERS_BYTES_MAX: usize = 8_192;
+/// Secret of a webhook signature, at least: below it, it could be guessed.
+pub const WEBHOOK_SECRET_BYTES_MIN: usize = 24;
+/// The same, at most.
+pub const WEBHOOK_SECRET_BYTES_MAX: usize = 64;
+/// Webhook secrets a tenant sets, the one it has by itself not counted.
+pub const WEBHOOK_SECRETS_COUNT_MAX: usize = 5;
+/// Keys of one tenant.
+pub const TENANT_KEYS_COUNT_MAX: usize = 1_000;
+/// Job types, or queues, one key is limited to.
+pub const KEY_NAMES_COUNT_MAX: usize = 100;
+/// Name of a key.
+pub const KEY_NAME_BYTES_MAX: usize = 128;
+/// A key as it is sent; what is longer is none.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Between two notes of when a key was used last.
+pub const KEY_USE_NOTED_MS: i64 = MINUTE_MS;
+/// Share of a tenant beside others, unless set otherwise.
+pub const TENANT_WEIGHT_DEFAULT: u32 = 1;
+/// The same, at most.
+pub const TENANT_WEIGHT_MAX: u32 = 1_000;
 /// Name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
 

@@ -5,13 +5,17 @@
 //! | [`clock`] | the one door to time |
 //! | [`random`] | the one door to randomness |
 //! | [`engine`] | the stages a job passes through: scanner, wheel, lanes, claims, outcomes |
+//! | [`directory`] | tenants, keys and secrets, as an operator has set them |
+//! | [`access`] | who may do what |
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
 //! | [`testing`] | a server for tests of handlers |
 
+pub mod access;
 pub mod clock;
+pub mod directory;
 pub mod engine;
 mod grpc;
 pub mod http;

@@ -54,3 +54,14 @@ fn refill(stock: &mut Vec<u64>) {
         Err(error) => tracing::error!(%error, "the system gives no random numbers"),
     }
 }
+
+/// Bytes for a secret. Unlike an id, a secret that is not random is worse than none, so this can fail.
+///
+/// # Errors
+/// When the system gives no random numbers.
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+pub(crate) fn secret_bytes() -> Result<[u8; 32], getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}

@@ -51,6 +51,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::access::Access;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Config, Deliver, Engine, Parts, Reports};
 use crate::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
@@ -166,7 +167,8 @@ impl TestServer {
         let engine = Engine::start(parts, config).await.map_err(std::io::Error::other)?;
         let targets = AddressPolicy::public_only();
         let limits = HttpLimits::default();
-        let app = router(HttpParts { engine: engine.clone(), targets, limits });
+        let access = Access::open_to_all(&engine).await.map_err(std::io::Error::other)?;
+        let app = router(HttpParts { engine: engine.clone(), targets, limits, access });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let serving = tokio::spawn(serve(listener, app, ServeLimits::default(), std::future::pending()));

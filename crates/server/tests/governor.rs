@@ -14,6 +14,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Failure, Finding, Job, State};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
+use tidewheel_server::access::Access;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports};
 use tidewheel_server::http::{HttpLimits, HttpParts, router};
@@ -108,7 +109,9 @@ impl World {
         };
         let engine = Engine::start(parts, config).await.unwrap();
         let targets = AddressPolicy::public_only().allow_loopback();
-        let app = router(HttpParts { engine: engine.clone(), targets, limits: HttpLimits::default() });
+        let access = Access::open_to_all(&engine).await.unwrap();
+        let limits = HttpLimits::default();
+        let app = router(HttpParts { engine: engine.clone(), targets, limits, access });
         Node { engine, app, started }
     }
 }

@@ -263,6 +263,7 @@ fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
         | Keyspace::Meta
         | Keyspace::Names
         | Keyspace::Calendars
+        | Keyspace::Documents
         | Keyspace::Keys(_)
         | Keyspace::Ledger(_) => BUFFER_BYTES_OTHER,
     };

@@ -11,7 +11,7 @@
 //! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another.
 //!
 //! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key. `names` and
-//! `calendars` have tenant | 00 | name. `meta` is in [`meta`].
+//! `calendars` have tenant | 00 | name; `documents` has kind | 00 | tenant | 00 | name. `meta` is in [`meta`].
 //!
 //! ```text
 //! schedule tenant | 00 | id (16 bytes)
@@ -202,6 +202,8 @@ pub(crate) mod meta {
     pub(crate) const NEXT_ENTRY: &[u8] = b"next_entry";
     /// By which rules of time zones pending occurrences are computed: a text, empty while they are recomputed.
     pub(crate) const ZONES: &[u8] = b"zones";
+    /// The number of the newest change of a document, u64.
+    pub(crate) const NEWEST_DOCUMENT: &[u8] = b"newest_document";
     /// Prefix: the number of one tenant's schedules.
     pub(crate) const SCHEDULES: u8 = b's';
     /// Prefix: counts of one tenant's jobs by state.

@@ -62,6 +62,8 @@ pub enum Keyspace {
     Names,
     /// Dates on which schedules that name them do not fire.
     Calendars,
+    /// Small documents.
+    Documents,
     /// Jobs that ended on this day, under their natural key.
     History(Day),
     /// Idempotency keys that run out on this day.
@@ -72,7 +74,7 @@ pub enum Keyspace {
 
 impl Keyspace {
     /// Those that are always there.
-    pub const FIXED: [Self; 9] = [
+    pub const FIXED: [Self; 10] = [
         Self::Waiting,
         Self::Parked,
         Self::Dead,
@@ -82,6 +84,7 @@ impl Keyspace {
         Self::Schedules,
         Self::Names,
         Self::Calendars,
+        Self::Documents,
     ];
 
     /// Its name in the engine.
@@ -97,6 +100,7 @@ impl Keyspace {
             Self::Schedules => "schedules".to_owned(),
             Self::Names => "names".to_owned(),
             Self::Calendars => "calendars".to_owned(),
+            Self::Documents => "documents".to_owned(),
             Self::History(day) => format!("history-{day}"),
             Self::Keys(day) => format!("keys-{day}"),
             Self::Ledger(day) => format!("ledger-{day}"),

@@ -5,6 +5,7 @@
 //! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
 //! | `keys`, `record`, `attempts` | the bytes on disk |
 //! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
+//! | `documents` | those of small documents |
 //! | `commit` | the one thread that writes, many requests to a sync |
 //! | `read` | due work, lookups, lists |
 //! | `view`, `gaps`, `ahead` | attempts under way, what is known to be empty, schedules about to fire: in memory |
@@ -22,6 +23,7 @@ mod checkpoints;
 mod commit;
 mod counters;
 mod definition;
+mod documents;
 mod fjall_kv;
 mod gaps;
 mod journal;

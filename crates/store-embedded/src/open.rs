@@ -38,6 +38,8 @@ pub(crate) struct Found {
     pub(crate) running: Vec<(JobTag, UnderWay)>,
     pub(crate) claims: FxHashMap<u64, usize>,
     pub(crate) next_claim: u64,
+    /// The number of the newest change of a document.
+    pub(crate) document_change: u64,
 }
 
 pub(crate) fn open(kv: &Arc<dyn Kv>, path: &Path, shards: u16) -> Result<Found, OpenError> {
@@ -108,6 +110,7 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
     let entry = snapshot.get(Keyspace::Meta, keys::meta::NEXT_ENTRY)?;
     found.next_entry =
         entry.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
+    found.document_change = crate::documents::newest_change(snapshot)?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SCHEDULES], |key, value| {
         found.remembered.schedules.load(key, value)
     })?;
@@ -151,7 +154,8 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
             | Keyspace::Meta
             | Keyspace::Schedules
             | Keyspace::Names
-            | Keyspace::Calendars => {}
+            | Keyspace::Calendars
+            | Keyspace::Documents => {}
         }
     }
     Ok(())

@@ -71,6 +71,7 @@ impl EmbeddedStore {
             next_claim: found.next_claim,
             claims: found.claims,
             next_entry: found.next_entry,
+            document_change: found.document_change,
             known: Known::default(),
             calendars: FxHashMap::default(),
         };

@@ -8,7 +8,19 @@ CREATE TABLE settings (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),
     shards      integer NOT NULL CHECK (shards BETWEEN 1 AND 4096),
     bucket_ms   bigint NOT NULL CHECK (bucket_ms > 0),
-    zones       text
+    zones       text,
+    -- The number of the newest change of a document.
+    document_change bigint NOT NULL DEFAULT 0 CHECK (document_change >= 0)
+);
+
+-- What an operator sets and many requests go by: tenants, keys, secrets.
+CREATE TABLE documents (
+    kind        text COLLATE "C" NOT NULL,
+    tenant      text COLLATE "C" NOT NULL,
+    name        text COLLATE "C" NOT NULL,
+    version     bigint NOT NULL CHECK (version > 0),
+    bytes       bytea NOT NULL,
+    PRIMARY KEY (kind, tenant, name)
 );
 
 -- Bodies. `run_at` is the time in the id: with the tenant, the id is the whole key, and says which partition.

@@ -18,6 +18,7 @@
 mod apply;
 mod connections;
 mod desk;
+mod documents;
 mod fault;
 mod leases;
 mod load;

@@ -8,6 +8,10 @@ macro_rules! statements {
 
 statements! {
     FIND_JOBS = "find_jobs";
+    FIND_DOCUMENT = "find_document";
+    PUT_DOCUMENT = "put_document";
+    DELETE_DOCUMENT = "delete_document";
+    LIST_DOCUMENTS = "list_documents";
     FIND_WAITING = "find_waiting";
     FIND_RUNNING = "find_running";
     LIST_JOBS = "list_jobs";

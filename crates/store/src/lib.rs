@@ -7,6 +7,7 @@
 //! its jobs, is worked out in [`evaluate`].
 
 mod contract;
+mod documents;
 mod error;
 mod keys;
 mod leases;
@@ -21,6 +22,7 @@ pub use contract::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order,
     Refusal, Store, Submission, Submitted, TenantDue,
 };
+pub use documents::{Document, DocumentKey, DocumentQuery, Documents, IfVersion, StaleDocument};
 pub use error::Error;
 pub use keys::{HeldKey, KeyClaimed, KeyUse};
 pub use leases::{Held, Leases, News, Node, NodeCard, ShardLease};

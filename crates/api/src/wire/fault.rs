@@ -63,6 +63,10 @@ codes! {
     InvalidCursor = "invalid_cursor", 400, "The cursor is not valid";
     /// The tenant's name is not one a tenant can have.
     InvalidTenant = "invalid_tenant", 400, "The tenant's name is not valid";
+    /// No key was shown, or one that is not known, was revoked or has ended.
+    Unauthorized = "unauthorized", 401, "A key is needed";
+    /// The key is not for this: its roles, its tenant, or the job types and queues it is limited to.
+    Forbidden = "forbidden", 403, "The key does not allow this";
     /// A browser sent the request from a page of another site.
     CrossSite = "cross_site_request", 403, "The request comes from another site";
     /// Nothing is served at this address.
@@ -73,6 +77,12 @@ codes! {
     ScheduleNotFound = "schedule_not_found", 404, "There is no such schedule";
     /// The tenant has no calendar of this name.
     CalendarNotFound = "calendar_not_found", 404, "There is no such calendar";
+    /// There is no such tenant, or the key belongs to another.
+    TenantNotFound = "tenant_not_found", 404, "There is no such tenant";
+    /// The tenant has no key of this id: it never had, or it was revoked.
+    KeyNotFound = "key_not_found", 404, "There is no such key";
+    /// The tenant has no webhook secret of this id.
+    SecretNotFound = "webhook_secret_not_found", 404, "There is no such webhook secret";
     /// The address is served, but not with this method. `Allow` names those it is served with.
     MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
     /// The body came too slowly.
@@ -97,8 +107,12 @@ codes! {
     NameTaken = "name_taken", 409, "The name is taken";
     /// Schedules name the calendar, so it cannot be deleted. Change them first.
     CalendarInUse = "calendar_in_use", 409, "The calendar is in use";
-    /// The schedule was changed since it was read. Read it again, and decide again.
-    StaleVersion = "stale_version", 412, "The schedule has another version";
+    /// The tenant has as many keys, webhook secrets or schedules as it may. Remove some, or have the limit raised.
+    LimitReached = "limit_reached", 409, "There are as many as may be";
+    /// It is the only webhook secret, or it is there already.
+    SecretConflict = "webhook_secret_conflict", 409, "The webhook secret stays as it is";
+    /// It was changed since it was read. Read it again, and decide again.
+    StaleVersion = "stale_version", 412, "It has another version by now";
     /// The payload is larger than a job may carry. Store it elsewhere and send a reference.
     PayloadTooLarge = "payload_too_large", 413, "The payload is too large";
     /// The body is larger than this call takes.
@@ -137,6 +151,12 @@ codes! {
     IntervalTooShort = "interval_too_short", 422, "The schedule fires too often";
     /// The schedule names a calendar that the tenant does not have. Create it first.
     UnknownCalendar = "unknown_calendar", 422, "The schedule names a calendar that does not exist";
+    /// The tenant submits faster than its limit. `Retry-After` says when this request would be taken.
+    RateLimited = "rate_limited", 429, "The tenant submits too fast";
+    /// As many jobs of the tenant wait as may. `Retry-After` is a guess from how fast they have been done lately.
+    TooManyWaiting = "too_many_waiting", 429, "Too many jobs of the tenant wait";
+    /// Too many keys that are none came from the caller's address.
+    TooManyWrongKeys = "too_many_wrong_keys", 429, "Too many wrong keys";
     /// Something broke inside the server. Its log says what.
     Internal = "internal", 500, "The server failed";
     /// The store does not answer now. Try again.

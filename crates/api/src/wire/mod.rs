@@ -11,6 +11,7 @@
 //! | [`schedule_request`] | a schedule to be made or changed; previews, backfills, calendars |
 //! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
 //! | [`worker_request`] | what pull workers say |
+//! | [`tenant_request`], [`key_request`] | what an operator sets |
 //! | [`worker_query`] | what is asked about them |
 //! | [`filter`] | which jobs are meant |
 //! | [`query`] | the part of an address after `?` |
@@ -24,6 +25,7 @@ pub mod fault;
 pub mod filter;
 pub mod flat_request;
 pub mod job_request;
+pub mod key_request;
 pub mod order_request;
 pub mod query;
 pub mod read;
@@ -31,6 +33,7 @@ pub mod schedule_query;
 pub mod schedule_request;
 pub mod schedule_write;
 pub mod split;
+pub mod tenant_request;
 pub mod worker_query;
 pub mod worker_request;
 pub mod write;

@@ -101,6 +101,7 @@ impl Subject {
             http: HttpLimits::default(),
             targets: AddressPolicy::public_only().allow_loopback(),
             tz_dir: None,
+            admin_key: None,
             deliverer: None,
         })
         .await?;

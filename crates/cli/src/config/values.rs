@@ -43,6 +43,7 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::Data => config.data = PathBuf::from(text),
         Key::Store => config.store = Some(store(text)?),
         Key::Listen => config.listen = listen(text)?,
+        Key::AdminKeyFile => config.admin_key_file = Some(PathBuf::from(text)),
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
@@ -68,16 +69,21 @@ pub(crate) fn store(text: &str) -> Result<String, String> {
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| {
+    text.parse().map_err(|_| {
         format!("{text:?} is not an address and a port; write it like {LISTEN_DEFAULT} or [::1]:7400")
-    })?;
-    if !address.ip().to_canonical().is_loopback() {
-        return Err(format!(
+    })
+}
+
+/// What is wrong with listening to other machines, if that is meant and something is.
+pub(super) fn open_to_others(config: &ServeConfig) -> Option<String> {
+    let address = config.listen;
+    let is_own = address.ip().to_canonical().is_loopback();
+    (!is_own && config.admin_key_file.is_none()).then(|| {
+        format!(
             "{address} can be reached from other machines, which needs keys, and there are none; \
-             listen on loopback ({LISTEN_DEFAULT}) and put a proxy that checks who calls before it"
-        ));
-    }
-    Ok(address)
+             give `--admin-key-file FILE`, or listen on loopback ({LISTEN_DEFAULT})"
+        )
+    })
 }
 
 fn number<T: FromStr + PartialOrd + std::fmt::Display>(

@@ -1,5 +1,6 @@
 //! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
 
+mod admin_key;
 pub(crate) mod descriptors;
 mod logging;
 pub(crate) mod node;
@@ -23,6 +24,7 @@ Examples:
   tidewheel serve
   tidewheel serve --data /var/lib/tidewheel --listen 127.0.0.1:8080
   tidewheel serve --store postgres://tidewheel@db.example.com/tidewheel
+  tidewheel serve --listen 0.0.0.0:7400 --admin-key-file admin.key
   tidewheel serve --allow-target 10.0.0.0/8 --push-per-host 32
   tidewheel serve --config tidewheel.toml --log-format json";
 
@@ -40,9 +42,12 @@ pub(crate) struct ServeArgs {
     /// A PostgreSQL database to keep everything in instead: postgres://user:password@host:5432/name
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where to listen; on loopback only, as there are no keys [default: 127.0.0.1:7400]
+    /// Where to listen; on loopback only, unless there is an admin key file [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Asks for keys; this file holds the first admin's, and is made if it is missing
+    #[arg(long, value_name = "FILE")]
+    admin_key_file: Option<String>,
     /// Opens a private range of addresses to push targets, such as 10.0.0.0/8; may be given more than once
     #[arg(long, value_name = "CIDR")]
     allow_target: Vec<String>,
@@ -85,6 +90,7 @@ impl ServeArgs {
             (Key::Data, &self.data),
             (Key::Store, &self.store),
             (Key::Listen, &self.listen),
+            (Key::AdminKeyFile, &self.admin_key_file),
             (Key::PushConcurrency, &self.push_concurrency),
             (Key::PushPerHost, &self.push_per_host),
             (Key::History, &self.history),

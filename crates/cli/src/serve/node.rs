@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tidewheel_core::zones::Zones;
+use tidewheel_server::access::Access;
 use tidewheel_server::clock::{Clock, SystemClock};
+use tidewheel_server::directory::Directory;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
 use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
-use tidewheel_store::NodeCard;
+use tidewheel_store::{NodeCard, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -37,10 +39,12 @@ pub(crate) struct NodeConfig {
     pub(crate) engine: Config,
     /// What requests may cost.
     pub(crate) http: HttpLimits,
-    /// Where pushes may go.
+    /// Where pushes may go; this machine too, while no keys are asked for.
     pub(crate) targets: AddressPolicy,
     /// The folder of the time zone database; none is the one that comes with the program.
     pub(crate) tz_dir: Option<PathBuf>,
+    /// The first admin's key; without it, keys are asked for only if the store has some.
+    pub(crate) admin_key: Option<String>,
     /// Who delivers, instead of HTTP.
     pub(crate) deliverer: Option<Arc<dyn Deliver>>,
 }
@@ -49,6 +53,7 @@ pub(crate) struct NodeConfig {
 pub(crate) struct Node {
     engine: Engine,
     address: SocketAddr,
+    is_closed: bool,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -69,13 +74,15 @@ impl Node {
         let zones = zones(config.tz_dir.clone()).await?;
         let store = store::open(&config, &zones, &metrics).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let access = access(&config, &store, &clock).await?;
+        let targets = if access.is_closed() { config.targets } else { config.targets.allow_loopback() };
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
         let deliverer = match config.deliverer {
             Some(deliverer) => deliverer,
             None => {
-                let pusher =
-                    Pusher::new(PushConfig { allow: config.targets.clone(), ..PushConfig::default() })?;
-                Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random)))
+                let pusher = Pusher::new(PushConfig { allow: targets.clone(), ..PushConfig::default() })?;
+                let directory = Arc::clone(access.directory());
+                Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random), directory))
             }
         };
         let parts = Parts { store, clock, random, metrics, deliverer, zones };
@@ -88,7 +95,9 @@ impl Node {
             }
         }
         .context("cannot start on this store")?;
-        let app = router(HttpParts { engine: engine.clone(), targets: config.targets, limits: config.http });
+        access.directory().steer(&engine);
+        let is_closed = access.is_closed();
+        let app = router(HttpParts { engine: engine.clone(), targets, limits: config.http, access });
         let (stop, stopped) = oneshot::channel::<()>();
         let mut limits = ServeLimits::default();
         limits.connections_max = connections_max(limits.connections_max, push_max);
@@ -96,12 +105,17 @@ impl Node {
             // A dropped node stops as one that was told to.
             stopped.await.ok();
         }));
-        Ok(Self { engine, address, stop, serving })
+        Ok(Self { engine, address, is_closed, stop, serving })
     }
 
     /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it asks for keys.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Its engine.
@@ -129,6 +143,22 @@ fn card(random: &dyn Random, address: SocketAddr) -> NodeCard {
         address: format!("http://{address}").into(),
         version: env!("CARGO_PKG_VERSION").into(),
     }
+}
+
+/// Keys are asked for as soon as there is one, whoever starts the server.
+async fn access(
+    config: &NodeConfig,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Arc<Access>> {
+    let directory = Directory::open(Arc::clone(store), Arc::clone(clock)).await;
+    let directory = directory.context("cannot read tenants and keys from the store")?;
+    let clock = Arc::clone(clock);
+    Ok(Arc::new(if config.admin_key.is_some() || directory.has_keys() {
+        Access::with_keys(directory, clock, config.admin_key.as_deref())
+    } else {
+        Access::without_keys(directory, clock)
+    }))
 }
 
 async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {

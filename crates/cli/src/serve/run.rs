@@ -5,6 +5,7 @@ use tidewheel_server::http::HttpLimits;
 use tidewheel_server::push::AddressPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::admin_key;
 use super::node::{Node, NodeConfig};
 use crate::args::Format;
 use crate::config::ServeConfig;
@@ -20,9 +21,11 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let out = Out::new(Format::Table);
-    let node = Node::start(node_config(config)).await?;
+    let admin_key = config.admin_key_file.as_deref().map(admin_key::read_or_make).transpose()?;
+    let key_file = config.admin_key_file.as_ref().map(|path| path.display().to_string());
+    let node = Node::start(node_config(config, admin_key)).await?;
     out.note(&format!("tidewheel {} listening on http://{}", env!("CARGO_PKG_VERSION"), node.address()));
-    out.note(&format!("  data in {place}; no keys: everybody on this machine is tenant `default`"));
+    out.note(&format!("  data in {place}; {}", who_may_call(node.is_closed(), key_file.as_deref())));
     let zones = node.engine().zones();
     if let Some(folder) = zones.folder() {
         out.note(&format!("  tz database {} from {folder}", zones.version()));
@@ -44,12 +47,17 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn node_config(config: ServeConfig) -> NodeConfig {
-    // Without keys the server is open to this machine only, and so may reach this machine.
-    let targets = config
-        .allow_targets
-        .into_iter()
-        .fold(AddressPolicy::public_only().allow_loopback(), AddressPolicy::allow);
+fn who_may_call(is_closed: bool, key_file: Option<&str>) -> String {
+    match (is_closed, key_file) {
+        (false, _) => "no keys: everybody on this machine is tenant `default`".to_owned(),
+        (true, Some(file)) => format!("keys are asked for; the first admin's is in {file}"),
+        (true, None) => "keys are asked for, as the store has some".to_owned(),
+    }
+}
+
+fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
+    // Without keys the server is open to this machine only, and so may reach this machine: the node adds that.
+    let targets = config.allow_targets.into_iter().fold(AddressPolicy::public_only(), AddressPolicy::allow);
     NodeConfig {
         data: config.data,
         store: config.store,
@@ -66,6 +74,7 @@ fn node_config(config: ServeConfig) -> NodeConfig {
         http: HttpLimits { schedule_interval_ms_min: config.min_interval_ms, ..HttpLimits::default() },
         targets,
         tz_dir: config.tz_dir,
+        admin_key,
         deliverer: None,
     }
 }

@@ -47,7 +47,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
-pub use ready::{Interest, Tenants};
+pub use ready::{Allotment, Interest, Tenants};
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -346,6 +346,11 @@ impl Engine {
             return;
         }
         shared.tell(Message::Waiting(jobs));
+    }
+
+    /// Goes by these weights and caps from now on, and by what is usual for every other tenant.
+    pub fn allot(&self, all: Vec<Allotment>) {
+        self.shared.tell(Message::Allot(all));
     }
 
     /// Applies users' and workers' commands, then tells the scheduler.

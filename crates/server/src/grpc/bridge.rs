@@ -4,6 +4,7 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tower_service::Service as _;
 
-use super::status::{refusal, status};
+use super::status::{refusal, retry_after, status};
 
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 3] = ["tidewheel-tenant", "idempotency-key", "authorization"];
@@ -139,7 +140,11 @@ impl Bridge {
             return Ok(body);
         }
         match serde_json::from_slice::<ProblemDocument>(&body) {
-            Ok(problem) => Err(refusal(&problem.code, problem.status, &problem.detail, &body)),
+            Ok(problem) => {
+                let seconds =
+                    head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                Err(retry_after(refusal(&problem.code, problem.status, &problem.detail, &body), seconds))
+            }
             Err(_) => Err(Status::internal(format!("the HTTP API answered {}", head.status))),
         }
     }

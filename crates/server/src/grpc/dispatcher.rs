@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 
 use super::status::status;
 use crate::engine::{Engine, Take};
-use crate::http::{Problem, tenant_of};
+use crate::http::{Caller, Problem};
 
 /// Names another queue than the default one.
 const QUEUE_KEY: &str = "tidewheel-queue";
@@ -46,9 +46,11 @@ impl SchedulerDispatcher for DispatcherService {
         &self,
         request: Request<ClaimTriggersRequest>,
     ) -> Result<Response<ClaimTriggersResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, extensions, request) = request.into_parts();
         let queue = queue(&metadata)?;
-        let tenant = tenant_of(&metadata.into_headers())?;
+        let Caller { tenant, identity, .. } = Caller::of(&metadata.into_headers(), &extensions)?;
+        identity.check_queue(&queue)?;
+        identity.check_every_type()?;
         let invalid = |detail: String| status(Code::InvalidValue, detail);
         check_worker(&request.worker_id).map_err(|fault| invalid(fault.to_string()))?;
         let count_max = usize::try_from(request.max_tasks).unwrap_or(0);
@@ -73,8 +75,8 @@ impl SchedulerDispatcher for DispatcherService {
         &self,
         request: Request<UpdateAttemptRequest>,
     ) -> Result<Response<UpdateAttemptResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let tenant = tenant_of(&metadata.into_headers())?;
+        let (metadata, extensions, request) = request.into_parts();
+        let tenant = Caller::of(&metadata.into_headers(), &extensions)?.tenant;
         let Some((id, token)) = read_trigger(&request.trigger_id) else {
             return Err(status(Code::JobNotFound, "`trigger_id` is not one that was handed out"));
         };

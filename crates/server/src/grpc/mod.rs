@@ -22,7 +22,10 @@ mod status;
 mod submit_stream;
 mod worker;
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::routing::any_service;
 use tidewheel_api::proto::DESCRIPTORS;
 use tidewheel_api::proto::dispatcher::scheduler_dispatcher_server::SchedulerDispatcherServer;
 use tidewheel_api::proto::v1::calendars_server::CalendarsServer;
@@ -35,10 +38,11 @@ use tonic::server::NamedService;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
+use crate::access::{Access, guard_call};
 use crate::engine::Engine;
 
 /// Adds every service to the routes of the HTTP API.
-pub(crate) fn add(router: Router, engine: &Engine) -> Router {
+pub(crate) fn add(router: Router, engine: &Engine, access: &Arc<Access>) -> Router {
     let worker = WorkerServer::new(worker::WorkerService::new(engine.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
     let dispatcher = SchedulerDispatcherServer::new(dispatcher::DispatcherService::new(engine.clone()))
@@ -60,25 +64,25 @@ pub(crate) fn add(router: Router, engine: &Engine) -> Router {
         name_of(&calendars),
         name_of(&dispatcher),
     ];
-    let router = serve(router, worker);
-    let router = serve(router, jobs);
-    let router = serve(router, schedules);
-    let router = serve(router, dead_letters);
-    let router = serve(router, calendars);
-    let router = serve(router, dispatcher);
+    let router = serve(router, access, worker);
+    let router = serve(router, access, jobs);
+    let router = serve(router, access, schedules);
+    let router = serve(router, access, dead_letters);
+    let router = serve(router, access, calendars);
+    let router = serve(router, access, dispatcher);
     let health = health::HealthService::new(engine.clone(), services);
-    describe(serve(router, HealthServer::new(health)))
+    describe(serve(router, access, HealthServer::new(health)), access)
 }
 
 /// Adds reflection, in both versions that clients ask for.
-fn describe(router: Router) -> Router {
+fn describe(router: Router, access: &Arc<Access>) -> Router {
     let described = || {
         Reflection::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match (described().build_v1(), described().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => serve(serve(router, v1), v1alpha),
+        (Ok(v1), Ok(v1alpha)) => serve(serve(router, access, v1), access, v1alpha),
         (Err(fault), _) | (_, Err(fault)) => {
             tracing::error!(error = %fault, "gRPC reflection is not served: the descriptors cannot be read");
             router
@@ -90,7 +94,8 @@ const fn name_of<S: NamedService>(_: &S) -> &'static str {
     S::NAME
 }
 
-fn serve<S>(router: Router, service: S) -> Router
+/// Adds a service, for whoever may call its methods.
+fn serve<S>(router: Router, access: &Arc<Access>, service: S) -> Router
 where
     S: tower_service::Service<axum::extract::Request, Error = std::convert::Infallible>
         + NamedService
@@ -101,5 +106,8 @@ where
     S::Response: axum::response::IntoResponse,
     S::Future: Send + 'static,
 {
-    router.route_service(&format!("/{}/{{*method}}", S::NAME), service)
+    let access = Arc::clone(access);
+    let guard =
+        axum::middleware::from_fn(move |request, next| guard_call(Arc::clone(&access), request, next));
+    router.route(&format!("/{}/{{*method}}", S::NAME), any_service(service).layer(guard))
 }

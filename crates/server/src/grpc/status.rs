@@ -11,6 +11,8 @@ use crate::http::Problem;
 const CODE_KEY: &str = "tidewheel-code";
 /// Where the problem document is.
 const PROBLEM_KEY: &str = "tidewheel-problem-bin";
+/// When to come back, in seconds.
+const RETRY_AFTER_KEY: &str = "retry-after";
 /// A problem document larger than this would not fit into trailers; its code and detail always do.
 const PROBLEM_BYTES_MAX: usize = 4_096;
 /// Characters kept of the words.
@@ -19,7 +21,9 @@ const DETAIL_CHARS_MAX: usize = 1_024;
 impl From<Problem> for Status {
     fn from(problem: Problem) -> Self {
         let document = problem.document();
-        refusal(problem.code().as_str(), problem.status().as_u16(), problem.detail(), &document)
+        let refused =
+            refusal(problem.code().as_str(), problem.status().as_u16(), problem.detail(), &document);
+        retry_after(refused, problem.retry_after_s())
     }
 }
 
@@ -34,6 +38,14 @@ pub(super) fn refusal(code: &str, http_status: u16, detail: &str, document: &[u8
     }
     let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
     Status::with_metadata(grpc_code(code, http_status), detail, metadata)
+}
+
+/// Says when to come back, in seconds.
+pub(super) fn retry_after(mut refused: Status, seconds: Option<u32>) -> Status {
+    if let Some(seconds) = seconds {
+        refused.metadata_mut().insert(RETRY_AFTER_KEY, MetadataValue::from(seconds));
+    }
+    refused
 }
 
 /// An error of this API alone.

@@ -11,8 +11,10 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
+use super::admission::Admission;
 use super::openapi;
 use super::problem::Problem;
+use crate::access::Access;
 use crate::engine::Engine;
 use crate::push::{AddressPolicy, check_headers, check_method};
 
@@ -25,6 +27,8 @@ pub struct HttpParts {
     pub targets: AddressPolicy,
     /// What requests may cost.
     pub limits: HttpLimits,
+    /// Who may do what.
+    pub access: Arc<Access>,
 }
 
 /// What requests may cost.
@@ -62,9 +66,10 @@ pub(super) struct App {
     pub(super) engine: Engine,
     pub(super) targets: Targets,
     pub(super) limits: HttpLimits,
+    pub(super) access: Arc<Access>,
+    pub(super) admission: Admission,
     /// One permit for every byte of a body that is held.
     pub(super) bodies: Arc<Semaphore>,
-    pub(super) default_tenant: Tenant,
     pub(super) openapi: Bytes,
     pub(super) docs: Bytes,
     pub(super) errors: Bytes,
@@ -77,8 +82,9 @@ impl App {
             engine: parts.engine,
             targets: Targets(parts.targets),
             limits: parts.limits,
+            access: parts.access,
+            admission: Admission::default(),
             bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
-            default_tenant: Tenant::default(),
             docs: Bytes::from(super::docs::render(&document)),
             errors: Bytes::from(super::docs::render_errors()),
             openapi: Bytes::from(document.to_string()),
@@ -89,9 +95,10 @@ impl App {
         self.engine.clock().now()
     }
 
-    /// Time between two fires of a tenant's schedules, at least. The same for all of them so far.
-    pub(super) fn min_interval_ms(&self, _: &Tenant) -> i64 {
-        self.limits.schedule_interval_ms_min
+    /// Time between two fires of a tenant's schedules, at least.
+    pub(super) fn min_interval_ms(&self, tenant: &Tenant) -> i64 {
+        let settings = self.access.directory().tenant(tenant).settings;
+        settings.interval_ms_min.unwrap_or(self.limits.schedule_interval_ms_min)
     }
 
     /// Refuses new work while the server stops.

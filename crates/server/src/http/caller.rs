@@ -1,11 +1,11 @@
-//! Who calls. The one place that decides for which tenant a request acts: there are no keys yet, so whoever
-//! reaches the server may name any tenant.
+//! Who calls, and for which tenant: the one place that decides it. What they may do was asked before, by
+//! [`crate::access`].
 
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{Extensions, HeaderMap, Method};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
@@ -13,38 +13,45 @@ use tidewheel_core::schedule::ScheduleId;
 
 use super::app::App;
 use super::problem::Problem;
+use crate::access::Identity;
 
 const TENANT_HEADER: &str = "tidewheel-tenant";
 const FETCH_SITE_HEADER: &str = "sec-fetch-site";
 
 /// For whom a request acts.
-pub(super) struct Caller {
-    pub(super) tenant: Tenant,
+pub(crate) struct Caller {
+    pub(crate) tenant: Tenant,
+    /// The tenant that the request names.
+    pub(crate) named: Option<Tenant>,
+    pub(crate) identity: Identity,
 }
 
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
         refuse_other_sites(&parts.method, &parts.headers)?;
-        if !names_tenant(&parts.headers) {
-            return Ok(Self { tenant: app.default_tenant.clone() });
-        }
-        Ok(Self { tenant: tenant_of(&parts.headers)? })
+        Self::of(&parts.headers, &parts.extensions)
     }
 }
 
-/// For whom a call with these headers acts.
-pub(crate) fn tenant_of(headers: &HeaderMap) -> Result<Tenant, Problem> {
-    let Some(name) = headers.get(TENANT_HEADER) else { return Ok(Tenant::default()) };
-    let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
-    let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
-    Tenant::new(name).map_err(|fault| invalid(fault.to_string()))
+impl Caller {
+    /// Who makes a call with these headers.
+    pub(crate) fn of(headers: &HeaderMap, extensions: &Extensions) -> Result<Self, Problem> {
+        let Some(identity) = extensions.get::<Identity>().cloned() else {
+            tracing::error!("a call was served without asking who calls");
+            return Err(Problem::new(Code::Internal, "the server failed; its log says more"));
+        };
+        let named = named_tenant(headers)?;
+        Ok(Self { tenant: identity.tenant(named.clone())?, named, identity })
+    }
 }
 
-/// Whether the request says in its head for whom it acts.
-pub(super) fn names_tenant(headers: &HeaderMap) -> bool {
-    headers.contains_key(TENANT_HEADER)
+fn named_tenant(headers: &HeaderMap) -> Result<Option<Tenant>, Problem> {
+    let Some(name) = headers.get(TENANT_HEADER) else { return Ok(None) };
+    let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
+    let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
+    Tenant::new(name).map(Some).map_err(|fault| invalid(fault.to_string()))
 }
 
 /// A page of another site can make a browser send requests here without asking. Browsers say so.

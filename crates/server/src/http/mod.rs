@@ -5,6 +5,7 @@
 //! | `routes` | every route, on one screen |
 //! | `app` | what all handlers share |
 //! | `caller` | who calls: the one place that decides for which tenant |
+//! | `admission` | what a tenant may submit: how fast, how much |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
@@ -12,12 +13,13 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `tenants`, `webhook_secrets`, `keys`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
 
 mod access_log;
+mod admission;
 mod answer;
 mod app;
 mod attempts;
@@ -32,6 +34,7 @@ mod docs;
 mod health;
 mod idempotency;
 mod jobs;
+mod keys;
 mod openapi;
 mod problem;
 mod queues;
@@ -39,12 +42,16 @@ mod refuse;
 mod routes;
 mod schedules;
 mod serve;
+mod tenants;
 mod walk;
+mod webhook_secrets;
 mod workers;
 
 pub use app::{HttpLimits, HttpParts};
-pub(crate) use caller::tenant_of;
+pub(crate) use caller::Caller;
 pub(crate) use problem::Problem;
+#[cfg(test)]
+pub(crate) use routes::all as all_routes;
 pub use routes::router;
 pub use serve::{ServeLimits, serve};
 pub(crate) use workers::worker_id;

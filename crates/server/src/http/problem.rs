@@ -1,7 +1,7 @@
 //! Every error, in one envelope: RFC 9457, `application/problem+json`.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use tidewheel_api::wire::fault::{Code, Fault, Faults};
 use tidewheel_api::wire::split::SplitFault;
@@ -11,6 +11,8 @@ use tidewheel_store::{Error, Refusal};
 
 use super::call_key::conflict;
 
+/// What a caller without a key is asked for.
+const CHALLENGE: &str = "Bearer realm=\"tidewheel\"";
 /// When to come back after a fault that passes by itself.
 const RETRY_SOON_S: u32 = 1;
 /// When to come back after a fault that somebody must mend.
@@ -23,12 +25,20 @@ pub(crate) struct Problem {
     code: Code,
     detail: String,
     errors: Vec<Fault>,
+    /// When to come back, if it is known better than by the status.
+    retry_after_s: Option<u32>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { status, code, detail: detail.into(), errors: Vec::new() }
+        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after_s: None }
+    }
+
+    /// Says when to come back.
+    pub(crate) const fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     pub(crate) const fn code(&self) -> Code {
@@ -98,7 +108,10 @@ impl Problem {
         self
     }
 
-    fn retry_after_s(&self) -> Option<u32> {
+    pub(crate) fn retry_after_s(&self) -> Option<u32> {
+        if self.retry_after_s.is_some() {
+            return self.retry_after_s;
+        }
         let passes = [Code::StoreUnavailable, Code::Draining, Code::Overloaded].contains(&self.code);
         let seconds = if passes { RETRY_SOON_S } else { RETRY_LATER_S };
         (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(seconds)
@@ -136,6 +149,9 @@ impl IntoResponse for Problem {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after_s() {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         }
         response
     }

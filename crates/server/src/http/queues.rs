@@ -49,6 +49,8 @@ pub(super) async fn take(
     app.check_open()?;
     let TakeRequest { worker, count_max, wait_ms, lease_ms } =
         whole(|faults| TakeRequest::read(&body.text, faults))?;
+    caller.identity.check_queue(&queue)?;
+    caller.identity.check_every_type()?;
     // What is kept of the request is not kept through a long wait.
     drop(body);
     let take = Take { tenant: caller.tenant, queue, worker, count_max, wait_ms, lease_ms };

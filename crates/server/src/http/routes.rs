@@ -10,12 +10,13 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, queues, schedules, workers,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, queues, schedules,
+    tenants, webhook_secrets, workers,
 };
+use crate::access::{Access, guard_route, need_of};
 
 /// A route: its method, its path and who answers.
 struct Route {
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the OpenAPI document to it"))]
     method: &'static str,
     path: &'static str,
     handler: MethodRouter<Arc<App>>,
@@ -64,6 +65,17 @@ fn v1() -> Vec<Route> {
         on("post", "/dead-letters/{id}/replay", post(dead_letters::replay)),
         on("post", "/dead-letters/replay", post(dead_letters::replay_many)),
         on("get", "/cluster", get(cluster::show)),
+        on("get", "/tenants", get(tenants::list)),
+        on("get", "/tenants/{id}", get(tenants::one)),
+        on("put", "/tenants/{id}", put(tenants::put)),
+        on("get", "/tenants/{id}/webhook-secrets", get(webhook_secrets::list)),
+        on("post", "/tenants/{id}/webhook-secrets", post(webhook_secrets::add)),
+        on("get", "/tenants/{id}/webhook-secrets/{secret}", get(webhook_secrets::one)),
+        on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
+        on("get", "/keys", get(keys::list)),
+        on("post", "/keys", post(keys::make)),
+        on("get", "/keys/{id}", get(keys::one)),
+        on("delete", "/keys/{id}", delete(keys::revoke)),
     ]
 }
 
@@ -84,7 +96,7 @@ fn on(method: &'static str, path: &'static str, handler: MethodRouter<Arc<App>>)
 
 /// Everything, as the OpenAPI document must name it: method and path.
 #[cfg(test)]
-pub(super) fn all() -> Vec<(&'static str, String)> {
+pub(crate) fn all() -> Vec<(&'static str, String)> {
     let versioned = v1().into_iter().map(|route| (route.method, format!("/v1{}", route.path)));
     versioned.chain(unversioned().into_iter().map(|route| (route.method, route.path.to_owned()))).collect()
 }
@@ -94,19 +106,35 @@ pub fn router(parts: HttpParts) -> Router {
     let app = Arc::new(App::new(parts));
     let mut router = Router::new();
     for route in unversioned() {
-        router = router.route(route.path, route.handler);
-    }
-    for route in v1() {
-        for prefix in ["/v1", "/api/v1"] {
-            router = router.route(&format!("{prefix}{}", route.path), route.handler.clone());
+        if let Some(handler) = guarded(&app.access, &route, "") {
+            router = router.route(route.path, handler);
         }
     }
-    let engine = app.engine.clone();
+    for route in v1() {
+        let Some(handler) = guarded(&app.access, &route, "/v1") else { continue };
+        for prefix in ["/v1", "/api/v1"] {
+            router = router.route(&format!("{prefix}{}", route.path), handler.clone());
+        }
+    }
+    let (engine, access) = (app.engine.clone(), Arc::clone(&app.access));
     let clock = Arc::clone(engine.clock());
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
-    crate::grpc::add(router, &engine).layer(axum::middleware::from_fn(move |request, next| {
+    crate::grpc::add(router, &engine, &access).layer(axum::middleware::from_fn(move |request, next| {
         access_log::log(Arc::clone(&clock), request, next)
     }))
+}
+
+/// What answers a route, for whoever may call it. One without a rule is not served.
+fn guarded(access: &Arc<Access>, route: &Route, prefix: &str) -> Option<MethodRouter<Arc<App>>> {
+    let call = format!("{} {prefix}{}", route.method, route.path);
+    let Some(need) = need_of(&call) else {
+        tracing::error!(call, "a route has no rule for who may call it and is not served");
+        return None;
+    };
+    let access = Arc::clone(access);
+    let guard =
+        axum::middleware::from_fn(move |request, next| guard_route(Arc::clone(&access), need, request, next));
+    Some(route.handler.clone().route_layer(guard))
 }
 
 async fn refuse_method(method: http::Method, OriginalUri(uri): OriginalUri) -> Problem {

@@ -27,6 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::refuse::{REFUSALS_COUNT_MAX, refuse};
+use crate::access::Peer;
 
 /// Pause after the machine refused a connection, mostly for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,8 +91,8 @@ pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop
             () = &mut stop => break,
             accepted = accepted => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, Peer(peer.ip())),
             Err(fault) => {
                 pause_after(&fault).await;
                 continue;
@@ -100,7 +101,8 @@ pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop
         if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
             let (builder, app, phase) = (Arc::clone(&builder), app.clone(), phase.clone());
             tokio::spawn(async move {
-                converse(stream, &builder, app, phase, limits.idle_timeout).await;
+                let service = Counted { app, peer, activity: Arc::default() };
+                converse(stream, &builder, service, phase, limits.idle_timeout).await;
                 drop(seat);
             });
         } else {
@@ -150,7 +152,7 @@ async fn pause_after(fault: &io::Error) {
 async fn converse(
     stream: TcpStream,
     builder: &Builder<TokioExecutor>,
-    app: Router,
+    service: Counted,
     mut phase: watch::Receiver<Phase>,
     idle_timeout: Duration,
 ) {
@@ -158,8 +160,7 @@ async fn converse(
         tracing::debug!(error = %fault, "a connection was gone before it began");
         return;
     }
-    let activity = Arc::new(Activity::default());
-    let service = Counted { app, activity: Arc::clone(&activity) };
+    let activity = Arc::clone(&service.activity);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut answered_before = 0;
     loop {
@@ -214,6 +215,7 @@ impl Drop for UnderWay {
 
 struct Counted {
     app: Router,
+    peer: Peer,
     activity: Arc<Activity>,
 }
 
@@ -222,7 +224,8 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
         let (mut app, under_way) = (self.app.clone(), UnderWay::begin(&self.activity));
         Box::pin(async move {
             let answer = tower_service::Service::call(&mut app, request).await?;

@@ -7,10 +7,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Failure, Finding, Job, Target};
+use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::webhook;
 use tokio::task::AbortHandle;
 
 use super::{PushReport, PushRequest, Pusher, Verdict};
 use crate::clock::Clock;
+use crate::directory::Directory;
 use crate::engine::{Deliver, Report, Reports};
 use crate::random::Random;
 
@@ -22,6 +25,9 @@ const FIRE_AT: HeaderName = HeaderName::from_static("tidewheel-fire-at");
 const RUN_AT: HeaderName = HeaderName::from_static("tidewheel-run-at");
 const CATCH_UP: HeaderName = HeaderName::from_static("tidewheel-catch-up");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static(webhook::ID_HEADER);
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static(webhook::TIMESTAMP_HEADER);
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static(webhook::SIGNATURE_HEADER);
 
 /// Delivers by HTTP.
 #[derive(Clone)]
@@ -30,24 +36,27 @@ pub struct PushDeliverer {
     pusher: Pusher,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    directory: Arc<Directory>,
     /// Requests under way, so that a job called off can be stopped.
     under_way: Arc<Mutex<FxHashMap<JobId, AbortHandle>>>,
 }
 
 impl PushDeliverer {
-    /// Delivers through `pusher`.
+    /// Delivers through `pusher`, signed with the secrets in `directory`.
     #[must_use]
-    pub fn new(pusher: Pusher, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { pusher, clock, random, under_way: Arc::default() }
+    pub fn new(
+        pusher: Pusher,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        directory: Arc<Directory>,
+    ) -> Self {
+        Self { pusher, clock, random, directory, under_way: Arc::default() }
     }
 
     async fn push(&self, job: &Job, target: &Target) -> Command {
         let token = job.status.token;
-        let report = match request(job, target) {
-            Ok(mut request) => {
-                request.now = self.clock.now();
-                self.pusher.push(request).await
-            }
+        let report = match self.request(job, target) {
+            Ok(request) => self.pusher.push(request).await,
             Err(excerpt) => PushReport { verdict: Verdict::Refused, status: None, excerpt, timed_out: false },
         };
         let finding = Finding { status_code: report.status, detail: report.excerpt.into_boxed_str() };
@@ -60,6 +69,20 @@ impl PushDeliverer {
         let jitter = self.random.jitter();
         let timed_out = report.timed_out;
         Command::Fail { token, failure: Failure { finding, retryable, timed_out, retry_after_ms, jitter } }
+    }
+
+    /// What the target receives, as of now.
+    fn request(&self, job: &Job, target: &Target) -> Result<PushRequest, String> {
+        let mut request = request(job, target)?;
+        request.now = self.clock.now();
+        let timestamp_s = request.now.as_ms().div_euclid(SECOND_MS);
+        let id = job.id.to_string();
+        let secrets = self.directory.webhook_secrets(&job.tenant);
+        let signature = webhook::sign(&secrets, &id, timestamp_s, &request.body);
+        request.headers.insert(WEBHOOK_ID, text(&id)?);
+        request.headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp_s));
+        request.headers.insert(WEBHOOK_SIGNATURE, text(&signature)?);
+        Ok(request)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<JobId, AbortHandle>> {
@@ -94,7 +117,7 @@ impl Deliver for PushDeliverer {
 /// What the target receives.
 fn request(job: &Job, target: &Target) -> Result<PushRequest, String> {
     let spec = &job.spec;
-    let mut headers = HeaderMap::with_capacity(12 + target.headers.len());
+    let mut headers = HeaderMap::with_capacity(16 + target.headers.len());
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &target.headers {
         let name: HeaderName = name.parse().map_err(|_| format!("the header name {name:?} is not valid"))?;

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::zones::Zones;
+use tidewheel_server::access::Access;
 use tidewheel_server::clock::SystemClock;
+use tidewheel_server::directory::Directory;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports};
 use tidewheel_server::http::{HttpLimits, HttpParts, router};
 use tidewheel_server::metrics::Metrics;
@@ -29,6 +31,21 @@ impl Deliver for Silence {
     fn deliver(&self, _: Vec<Arc<Job>>, _: &Reports) {}
     fn abort(&self, _: &JobId) {}
 }
+
+async fn engine(store: Arc<dyn Store>, config: Config) -> Engine {
+    let parts = Parts {
+        store,
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer: Arc::new(Silence),
+        zones: Zones::bundled(),
+    };
+    Engine::start(parts, config).await.unwrap()
+}
+
+/// The key of the first admin of a server that asks for keys.
+pub(crate) const ADMIN_KEY: &str = "twk_the-first-admins-key-of-a-test";
 
 pub(crate) struct Api {
     pub(crate) app: Router,
@@ -50,17 +67,23 @@ impl Api {
     }
 
     pub(crate) async fn with_config(store: Arc<dyn Store>, limits: HttpLimits, config: Config) -> Self {
-        let parts = Parts {
-            store,
-            clock: Arc::new(SystemClock::new()),
-            random: Arc::new(SystemRandom),
-            metrics: Arc::new(Metrics::new()),
-            deliverer: Arc::new(Silence),
-            zones: Zones::bundled(),
-        };
-        let engine = Engine::start(parts, config).await.unwrap();
+        let engine = engine(store, config).await;
+        let access = Access::open_to_all(&engine).await.unwrap();
+        Self::with_access(engine, limits, access)
+    }
+
+    /// A server that asks for keys; [`ADMIN_KEY`] is one.
+    pub(crate) async fn closed(store: Arc<dyn Store>) -> Self {
+        let engine = engine(store, Config::default()).await;
+        let clock = Arc::clone(engine.clock());
+        let directory = Directory::open(Arc::clone(engine.store()), Arc::clone(&clock)).await.unwrap();
+        let access = Arc::new(Access::with_keys(directory, clock, Some(ADMIN_KEY)));
+        Self::with_access(engine, HttpLimits::default(), access)
+    }
+
+    fn with_access(engine: Engine, limits: HttpLimits, access: Arc<Access>) -> Self {
         let targets = AddressPolicy::public_only();
-        let app = router(HttpParts { engine: engine.clone(), targets, limits });
+        let app = router(HttpParts { engine: engine.clone(), targets, limits, access });
         Self { app, engine, tenant: "default" }
     }
 

@@ -12,6 +12,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{HeldKey, IdempotencyClaim, KeyUse};
 
 use super::Answer;
+use super::documents::DocumentChanges;
 use super::plans::Plans;
 use crate::kv::Day;
 use crate::place::{JobKey, JobTag, Place, ScheduleKey};
@@ -102,6 +103,7 @@ pub(crate) struct Group {
     /// Keys that run out on another day than they did, and when that was.
     moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
+    pub(super) documents: DocumentChanges,
     /// Records of `meta`; the last one of a key counts.
     pub(super) meta: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) answers: Vec<Answer>,

@@ -80,6 +80,12 @@ impl Committer {
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
+            Request::PutDocument { key, bytes, if_version, reply } => {
+                match refused(&poisoned).and_then(|()| self.put_document(group, &key, bytes, if_version)) {
+                    Ok(answer) => group.answers.push(Answer::Put(reply, answer)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
             Request::NoteZones { identity, reply } => match poisoned {
                 Some(error) => drop(reply.send(Err(error))),
                 None => {

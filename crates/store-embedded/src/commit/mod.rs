@@ -6,6 +6,7 @@
 //! After a failed commit nobody knows what the disk holds, so nothing is written any more until a restart has
 //! read it again.
 
+mod documents;
 mod group;
 mod judge;
 mod known;
@@ -17,13 +18,14 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::Dates;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, Error, IdempotencyClaim, KeyClaimed, OnConflict, Order, Refusal, ScheduleOrder,
-    Submitted,
+    Applied, Checkpoint, DocumentKey, Error, IdempotencyClaim, IfVersion, KeyClaimed, OnConflict, Order,
+    Refusal, ScheduleOrder, Submitted,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,6 +33,7 @@ use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
 use crate::place::JobKey;
 use crate::shared::Shared;
+pub(crate) use documents::Put;
 pub(crate) use group::{Group, Pointer};
 pub(crate) use known::Known;
 pub(crate) use scheduling::{Edits, decode_calendar, decode_holder};
@@ -65,6 +68,7 @@ pub(crate) enum Request {
     SaveCheckpoints { checkpoints: Vec<Checkpoint>, reply: Reply<()> },
     EditSchedules { now: Timestamp, orders: Vec<ScheduleOrder>, reply: Reply<Edits> },
     PutCalendar { tenant: Tenant, name: Arc<str>, dates: Option<Dates>, reply: Reply<()> },
+    PutDocument { key: DocumentKey, bytes: Option<Bytes>, if_version: IfVersion, reply: Reply<Put> },
     ClaimKey { now: Timestamp, tenant: Tenant, claim: IdempotencyClaim, reply: Reply<KeyClaimed> },
     NoteZones { identity: Option<Arc<str>>, reply: Reply<()> },
     DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
@@ -78,6 +82,7 @@ enum Answer {
     Edited(Reply<Edits>, Edits),
     Epoch(Reply<u64>, u64),
     KeyClaimed(Reply<KeyClaimed>, KeyClaimed),
+    Put(Reply<Put>, Put),
     Done(Reply<()>),
 }
 
@@ -90,6 +95,7 @@ impl Answer {
             Self::Edited(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Epoch(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::KeyClaimed(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
+            Self::Put(reply, answer) => drop(reply.send(outcome.map(|()| answer))),
             Self::Done(reply) => drop(reply.send(outcome)),
         }
     }
@@ -109,6 +115,8 @@ pub(crate) struct Committer {
     pub(crate) claims: FxHashMap<u64, usize>,
     /// The number of the next entry in a ledger.
     pub(crate) next_entry: u64,
+    /// The number of the newest change of a document.
+    pub(crate) document_change: u64,
     /// Schedules read or written lately.
     pub(crate) known: Known,
     /// Calendars read lately.
@@ -138,6 +146,7 @@ impl Committer {
                 | Request::SaveCheckpoints { .. }
                 | Request::EditSchedules { .. }
                 | Request::PutCalendar { .. }
+                | Request::PutDocument { .. }
                 | Request::ClaimKey { .. }
                 | Request::NoteZones { .. }) => waiting = self.serve_group(first, &mut requests),
             }

@@ -59,6 +59,7 @@ impl Committer {
         for (key, value) in meta {
             plan.batch.put(Keyspace::Meta, key, value);
         }
+        std::mem::take(&mut group.documents).write(&mut plan.batch, self.document_change);
         self.shared.counters().write(&plan.counts, &mut plan.batch);
         for day in group.plans.days() {
             self.ready_ledger(day)?;

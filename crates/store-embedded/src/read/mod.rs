@@ -41,6 +41,11 @@ impl<'a> Reader<'a> {
         Self { shards: shared.shards, shared, reading, gaps_version, snapshot, days }
     }
 
+    /// What was committed when the read began.
+    pub(crate) fn snapshot(&self) -> &dyn Snapshot {
+        &*self.snapshot
+    }
+
     pub(crate) fn get(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
         ids.iter().map(|id| self.get_one(JobKey { id: *id, tenant: tenant.clone() })).collect()
     }

@@ -11,8 +11,8 @@ use tidewheel_core::time::Timestamp;
 use super::trial::{Retry, START, Trial, claim, failing, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
 use crate::{
-    Checkpoint, Cursor, Due, Error, Filter, Health, IdempotencyClaim, KeyUse, ListQuery, OnConflict, Refusal,
-    ScheduleQuery, Submission, Submitted,
+    Checkpoint, Cursor, DocumentKey, Due, Error, Filter, Health, IdempotencyClaim, IfVersion, KeyUse,
+    ListQuery, OnConflict, Refusal, ScheduleQuery, Submission, Submitted,
 };
 
 /// Jobs in every state, where they wait, how they are listed and counted, and what keys point at.
@@ -231,7 +231,8 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
         after: None,
         count_max: 1,
     };
-    let answers: [(&str, Option<Error>); 25] = [
+    let document = DocumentKey { kind: "tenant", tenant: acme.clone(), name: Arc::from("settings") };
+    let answers: [(&str, Option<Error>); 28] = [
         ("open_epoch", store.open_epoch().await.err()),
         ("submit", store.submit(now, vec![keyless(&late)], OnConflict::KeepOthers).await.err()),
         ("apply", store.apply(now, Some(epoch), vec![order(&job, Command::Cancel)]).await.err()),
@@ -247,6 +248,9 @@ pub async fn a_closed_store_says_so(home: &dyn Home) {
         ("save_checkpoints", store.save_checkpoints(Vec::new()).await.err()),
         ("checkpoints", store.checkpoints().await.err()),
         ("drop_history", store.drop_history(now, now).await.err()),
+        ("put_document", store.put_document(document.clone(), None, IfVersion::Any).await.err()),
+        ("document", store.document(&document).await.err()),
+        ("newest_document_change", store.newest_document_change().await.err()),
         ("edit_schedules", store.edit_schedules(now, Vec::new()).await.err()),
         ("schedules", store.schedules(&acme, vec![schedule]).await.err()),
         ("find_schedule", store.find_schedule(&acme, "report").await.err()),

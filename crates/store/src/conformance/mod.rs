@@ -17,6 +17,7 @@
 //! | [`firing`] | schedules: claims, what is missed, jobs made by hand |
 //! | [`overlaps`] | schedules: runs that overlap |
 //! | [`ledgers`] | ledgers and calendars |
+//! | [`documents`] | small documents |
 //! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
 //! | [`parallel`] | calls side by side |
 //! | [`leasing`] | several nodes: who has which shard, and what that allows; asked for apart |
@@ -33,6 +34,7 @@ mod dice;
 mod trial;
 mod walk;
 
+pub mod documents;
 pub mod editing;
 pub mod firing;
 pub mod keeping;
@@ -202,6 +204,11 @@ macro_rules! conformance_tests {
             new_rules_of_a_zone_move_the_occurrence,
             a_time_that_fired_does_not_wait_again,
         );
+        $crate::conformance_tests!(@cases $new_home, documents:
+            documents_are_kept,
+            a_version_guards_a_document,
+            documents_are_listed,
+        );
         $crate::conformance_tests!(@cases $new_home, keeping:
             everything_survives_reopening,
             attempts_under_way_survive_reopening,
@@ -220,6 +227,7 @@ macro_rules! conformance_tests {
             one_outcome_is_accepted,
             a_claim_and_a_pause_do_not_both_win,
             one_of_many_gets_a_name,
+            one_of_many_makes_a_document,
             a_herd_and_edits_see_each_other,
         );
 

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tidewheel_core::job::{Command, Rejection, State};
 use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::NewSchedule;
@@ -10,7 +11,10 @@ use tidewheel_core::schedule::NewSchedule;
 use super::beat::{BEAT_MS, beat, carrying, creating, faster, ordering, outcomes, update};
 use super::trial::{Trial, claim, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
-use crate::{KeyUse, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal, Store, Submitted};
+use crate::{
+    DocumentKey, IfVersion, KeyUse, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal, Store,
+    Submitted,
+};
 
 /// Something to be done.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -213,6 +217,25 @@ pub async fn one_of_many_gets_a_name(home: &dyn Home, spawn: Spawn) {
     assert!(refused.clone().all(|refusal| *refusal == ScheduleRefusal::NameTaken(holder)));
     assert_eq!(trial.store.count_schedules(&acme).await.expect("counted"), 1);
     assert_eq!(trial.waiting().await.len(), 1);
+}
+
+/// Many make a document that must not be there yet: one does.
+pub async fn one_of_many_makes_a_document(home: &dyn Home, spawn: Spawn) {
+    let trial = Trial::start(home).await;
+    let key = DocumentKey { kind: "root", tenant: tenant("acme"), name: Arc::from("secret") };
+    let answers = side_by_side(&trial, spawn, |number, store| {
+        let (key, bytes) = (key.clone(), Bytes::from(number.to_string()));
+        async move { store.put_document(key, Some(bytes), IfVersion::Absent).await.expect("answered") }
+    })
+    .await;
+    let made: Vec<_> =
+        answers.iter().enumerate().filter_map(|(number, answer)| Some((number, answer.ok()?))).collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    let (number, version) = made[0];
+    let found = trial.store.document(&key).await.expect("read").expect("somebody made it");
+    assert_eq!((found.version, found.bytes), (version, Bytes::from(number.to_string())));
+    let refused = answers.iter().filter_map(|answer| answer.err());
+    assert!(refused.clone().all(|stale| stale.version == Some(version)));
 }
 
 /// Batches of claims beside edits of the same schedules: each instant fires once, and no edit is lost.

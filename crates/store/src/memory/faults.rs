@@ -86,6 +86,14 @@ pub enum Call {
     ShardLeases,
     /// [`crate::Leases::hold_named`].
     HoldNamed,
+    /// [`crate::Documents::put_document`].
+    PutDocument,
+    /// [`crate::Documents::document`].
+    Document,
+    /// [`crate::Documents::documents`].
+    Documents,
+    /// [`crate::Documents::newest_document_change`].
+    NewestDocumentChange,
 }
 
 impl Call {
@@ -108,7 +116,8 @@ impl Call {
             | Self::Hold
             | Self::Renew
             | Self::Release
-            | Self::HoldNamed => true,
+            | Self::HoldNamed
+            | Self::PutDocument => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -128,7 +137,10 @@ impl Call {
             | Self::Calendars
             | Self::NotedZones
             | Self::Nodes
-            | Self::ShardLeases => false,
+            | Self::ShardLeases
+            | Self::Document
+            | Self::Documents
+            | Self::NewestDocumentChange => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! and faults ([`MemoryStore::with_faults`]) it knows.
 
 mod books;
+mod documents;
 mod faults;
 mod leases;
 mod plans;

@@ -12,6 +12,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
+use super::documents::Shelf;
 use super::leases::LeaseTable;
 use super::plans::Plans;
 use crate::evaluate::{self, Changes, JobChange};
@@ -31,6 +32,7 @@ pub(super) struct Tables {
     keys: BTreeMap<Tenant, BTreeMap<Arc<str>, Pointer>>,
     checkpoints: BTreeMap<Shard, Checkpoint>,
     pub(super) plans: Plans,
+    pub(super) shelf: Shelf,
     /// Derived: the waiting jobs.
     armed: BTreeMap<(Shard, Bucket), BTreeMap<Tenant, BTreeSet<Position>>>,
     /// Derived: the running jobs.
@@ -62,6 +64,7 @@ impl Tables {
             keys: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
             plans: Plans::default(),
+            shelf: Shelf::default(),
             armed: BTreeMap::new(),
             running: BTreeSet::new(),
             counts: BTreeMap::new(),

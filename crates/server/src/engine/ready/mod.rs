@@ -2,6 +2,7 @@
 //! the jobs being claimed or delivered. Bounded: what finds no room stays in the store, and the lot it belongs
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
+mod allotments;
 mod interest;
 mod pick;
 mod refill;
@@ -20,6 +21,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::wheel::Wheel;
 
+pub use self::allotments::Allotment;
+use self::allotments::Allotments;
 pub use self::interest::{Interest, Tenants};
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
@@ -82,6 +85,7 @@ pub(super) struct Ready {
     active_hosts: VecDeque<usize>,
     queues_first: bool,
     subscribers: Subscribers,
+    allotments: Allotments,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
@@ -120,6 +124,7 @@ impl Ready {
             active_hosts: VecDeque::new(),
             queues_first: false,
             subscribers: Subscribers::default(),
+            allotments: Allotments::default(),
             refills: VecDeque::new(),
             failed_refills: Vec::new(),
             push_in_flight: 0,
@@ -230,10 +235,14 @@ impl Ready {
             aging_ms: self.config.aging_ms,
             ..LaneConfig::default()
         };
+        let mut lane = Lane::new(config);
+        for (tenant, weight) in self.allotments.weights() {
+            lane.set_weight(tenant, weight);
+        }
         let slot = LaneSlot {
             is_queue,
             name: Arc::clone(&name),
-            lane: Lane::new(config),
+            lane,
             in_flight: 0,
             active: false,
             seats: Seats::default(),
@@ -390,6 +399,7 @@ impl Ready {
             && let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage
         {
             self.vacate(lane);
+            self.end_allotted(id);
         }
     }
 

@@ -7,6 +7,7 @@ use tidewheel_core::job::Job;
 use tidewheel_core::lanes::{Entry, Lane};
 use tidewheel_core::time::Timestamp;
 
+use super::allotments::Allotments;
 use super::interest::Interest;
 use super::refill::{LotKey, Overflow};
 use super::seats::Seats;
@@ -96,12 +97,20 @@ impl Ready {
             let count = room.min(global).min(LANE_TURN).min(count_max - push.len());
             let before = push.len();
             for _ in 0..count {
+                let allotments = &self.allotments;
                 let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-                let Some(entry) = slot.lane.pop(now.as_ms(), |_| true) else { break };
+                let Some(entry) = slot.lane.pop(now.as_ms(), |tenant| allotments.admits(tenant)) else {
+                    break;
+                };
                 push.push(self.picked(index, entry));
             }
             self.push_in_flight += push.len() - before;
-            self.activate(index);
+            if count > 0 && push.len() == before {
+                // Everybody in it is at their cap: it would be looked at again and again.
+                self.allotments.stall(index);
+            } else {
+                self.activate(index);
+            }
         }
         if push.is_empty() { None } else { Some(Picked::Push(push)) }
     }
@@ -115,7 +124,10 @@ impl Ready {
         count_max: usize,
         picks: &mut Vec<Arc<Job>>,
     ) -> Option<Taker> {
-        let first = self.next_for_anybody(index, now)?;
+        let Some(first) = self.next_for_anybody(index, now) else {
+            self.allotments.stall(index);
+            return None;
+        };
         // While nobody is found for it, its lane must not be given up as empty.
         self.lanes.get_mut(index).and_then(Option::as_mut)?.in_flight += 1;
         let found = self.best_taker(index, &first);
@@ -138,7 +150,7 @@ impl Ready {
         picks.push(self.picked(index, first));
         while picks.len() - before < count {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-            let Some(entry) = next_for(&mut slot.lane, &interest, now) else { break };
+            let Some(entry) = next_for(&mut slot.lane, &interest, &self.allotments, now) else { break };
             picks.push(self.picked(index, entry));
         }
         let recipient = if once {
@@ -152,11 +164,12 @@ impl Ready {
     }
 
     fn next_for_anybody(&mut self, index: usize, now: Timestamp) -> Option<Entry<Arc<Job>>> {
+        let allotments = &self.allotments;
         let LaneSlot { lane, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
         if seats.is_empty() {
             return None;
         }
-        let covered = |tenant: &str| seats.cover(tenant);
+        let covered = |tenant: &str| seats.cover(tenant) && allotments.admits(tenant);
         if seats.is_plain() {
             return lane.pop(now.as_ms(), covered);
         }
@@ -182,6 +195,7 @@ impl Ready {
             slot.picked_now += 1;
         }
         self.queue_refills(index, &entry.item.tenant, entry.priority);
+        self.allotments.began(&entry.item.tenant, entry.item.id);
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
@@ -191,8 +205,13 @@ impl Ready {
     }
 }
 
-fn next_for(lane: &mut Lane<Arc<Job>>, interest: &Interest, now: Timestamp) -> Option<Entry<Arc<Job>>> {
-    let covered = |tenant: &str| interest.covers(tenant);
+fn next_for(
+    lane: &mut Lane<Arc<Job>>,
+    interest: &Interest,
+    allotments: &Allotments,
+    now: Timestamp,
+) -> Option<Entry<Arc<Job>>> {
+    let covered = |tenant: &str| interest.covers(tenant) && allotments.admits(tenant);
     if interest.is_plain() {
         return lane.pop(now.as_ms(), covered);
     }

@@ -27,7 +27,7 @@ use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
-use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
+use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
 use crate::engine::{Shared, Take, Whereabouts, named, outcomes, recheck};
@@ -54,6 +54,8 @@ pub(in crate::engine) enum Message {
     Refilled { refill: Refill, page: Result<DuePage, Error> },
     /// Claims were written, or could not be.
     Claimed { claim: Claim, granted: Result<Vec<Granted>, Error> },
+    /// Tenants were allotted other weights or caps.
+    Allot(Vec<Allotment>),
     /// A worker wants jobs.
     Take { take: Take, reply: TakeReply },
     /// A connected worker says something, or somebody asks about them.

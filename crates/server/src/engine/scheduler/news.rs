@@ -69,6 +69,7 @@ impl Scheduler {
                 }
             }
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
+            Message::Allot(all) => self.ready.allot(all),
             Message::Take { take, reply } => self.taker(take, reply),
             Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
@@ -179,6 +180,8 @@ impl Scheduler {
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
                 let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
+                let is_at_cap = self.ready.is_at_cap(&job.tenant);
+                let reason = if is_at_cap { Some("tenant_limit") } else { reason };
                 Whereabouts::Lane { depth, reason }
             }
             Some(Stage::Claiming { .. }) => Whereabouts::Claiming,

@@ -15,7 +15,6 @@ use tidewheel_api::proto::v1::worker_server::Worker;
 use tidewheel_api::proto::v1::{WorkerMessage, worker_message};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::limits::WORKER_ANSWERS_COUNT_MAX;
-use tidewheel_core::names::Tenant;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -23,7 +22,7 @@ use self::listen::Listener;
 use self::outgoing::{Opening, Outgoing};
 use super::status::status;
 use crate::engine::{Engine, Refused};
-use crate::http::tenant_of;
+use crate::http::Caller;
 
 /// The service.
 pub(super) struct WorkerService {
@@ -41,26 +40,26 @@ impl Worker for WorkerService {
     type WorkStream = Outgoing;
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Outgoing>, Status> {
-        let (metadata, _, inbound) = request.into_parts();
-        let tenant = tenant_of(&metadata.into_headers())?;
+        let (metadata, extensions, inbound) = request.into_parts();
+        let caller = Caller::of(&metadata.into_headers(), &extensions)?;
         let (opening, opened) = oneshot::channel();
         let (answers, answered) = mpsc::unbounded_channel();
         // Apart, because some clients send nothing before they have seen the head of the answer.
-        tokio::spawn(converse(self.engine.clone(), tenant, inbound, opening, answers));
+        tokio::spawn(converse(self.engine.clone(), caller, inbound, opening, answers));
         Ok(Response::new(Outgoing::new(opened, answered)))
     }
 }
 
 async fn converse(
     engine: Engine,
-    tenant: Tenant,
+    caller: Caller,
     mut inbound: Streaming<WorkerMessage>,
     opening: oneshot::Sender<Result<Opening, Status>>,
     answers: mpsc::UnboundedSender<outgoing::Answer>,
 ) {
     let entered = tokio::select! {
         () = answers.closed() => return,
-        entered = enter(&engine, &tenant, &mut inbound) => entered,
+        entered = enter(&engine, &caller, &mut inbound) => entered,
     };
     let (opened, context, link) = match entered {
         Ok(entered) => entered,
@@ -78,7 +77,7 @@ async fn converse(
 
 async fn enter(
     engine: &Engine,
-    tenant: &Tenant,
+    caller: &Caller,
     inbound: &mut Streaming<WorkerMessage>,
 ) -> Result<(Opening, read::Context, crate::engine::WorkerLink), Status> {
     let patience = engine.clock().sleep(outgoing::FIRST_MESSAGE_WITHIN);
@@ -89,9 +88,9 @@ async fn enter(
     let Some(worker_message::Message::Subscribe(subscribe)) = first.and_then(|first| first.message) else {
         return Err(status(Code::InvalidValue, "the first message must be `subscribe`"));
     };
-    let subscription = read::subscription(&subscribe, tenant).map_err(Status::from)?;
+    let subscription = read::subscription(&subscribe, caller).map_err(Status::from)?;
     let context = read::Context {
-        tenant: subscription.interest.only_tenant().unwrap_or(tenant).clone(),
+        tenant: subscription.interest.only_tenant().unwrap_or(&caller.tenant).clone(),
         interest: subscription.interest.clone(),
         lease_ms: subscription.lease_ms,
     };

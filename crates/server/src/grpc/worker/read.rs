@@ -17,9 +17,10 @@ use tidewheel_core::names::{InvalidName, Tenant, check_queue, check_type, check_
 use tidewheel_core::time::{Timestamp, format_duration};
 use tidewheel_store::Order;
 
+use crate::access::Identity;
 use crate::engine::{Interest, Resume, Subscription, Tenants};
 use crate::grpc::instant::{duration_ms, time};
-use crate::http::Problem;
+use crate::http::{Caller, Problem};
 
 /// What is known of a worker when its messages are read.
 pub(super) struct Context {
@@ -34,7 +35,8 @@ fn invalid(detail: impl Into<String>) -> Problem {
 }
 
 /// Reads a subscription.
-pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Subscription, Problem> {
+pub(super) fn subscription(subscribe: &Subscribe, caller: &Caller) -> Result<Subscription, Problem> {
+    let tenant = &caller.tenant;
     check_worker(&subscribe.worker).map_err(|fault| invalid(fault.to_string()))?;
     if subscribe.queues.is_empty() {
         return Err(Problem::new(Code::MissingField, "a worker names the queues it takes jobs of"));
@@ -42,7 +44,9 @@ pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Sub
     let mut queues = names("queues", &subscribe.queues, WORKER_QUEUES_COUNT_MAX, check_queue)?;
     queues.sort();
     queues.dedup();
+    queues.iter().try_for_each(|queue| caller.identity.check_queue(queue))?;
     let kinds = names("types", &subscribe.types, WORKER_TYPES_COUNT_MAX, check_type)?;
+    let kinds = allowed_kinds(&caller.identity, kinds)?;
     let priority_min = match subscribe.min_priority.as_str() {
         "" => Priority::Low,
         name => Priority::from_name(name)
@@ -69,7 +73,7 @@ pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Sub
         tenant: tenant.clone(),
         worker: Arc::from(subscribe.worker.as_str()),
         queues,
-        interest: Interest::new(tenants(subscribe, tenant)?, kinds, priority_min),
+        interest: Interest::new(tenants(subscribe, caller)?, kinds, priority_min),
         lease_ms,
         credits,
         resume,
@@ -77,7 +81,23 @@ pub(super) fn subscription(subscribe: &Subscribe, tenant: &Tenant) -> Result<Sub
     })
 }
 
-fn tenants(subscribe: &Subscribe, own: &Tenant) -> Result<Tenants, Problem> {
+/// The types a worker gets jobs of: none named is all that its key allows.
+fn allowed_kinds(identity: &Identity, kinds: Vec<Arc<str>>) -> Result<Vec<Arc<str>>, Problem> {
+    match identity.types() {
+        Some([]) => Err(Problem::new(Code::Forbidden, "the key is for no type of jobs")),
+        Some(types) if kinds.is_empty() => Ok(types.iter().map(|kind| Arc::from(&**kind)).collect()),
+        Some(_) | None => {
+            kinds.iter().try_for_each(|kind| identity.check_type(kind))?;
+            Ok(kinds)
+        }
+    }
+}
+
+fn tenants(subscribe: &Subscribe, caller: &Caller) -> Result<Tenants, Problem> {
+    let own = &caller.tenant;
+    if subscribe.all_tenants && !caller.identity.is_admin() {
+        return Err(Problem::new(Code::Forbidden, "only an admin key works for all tenants"));
+    }
     if subscribe.all_tenants {
         if !subscribe.tenants.is_empty() {
             let detail = "`tenants` and `all_tenants` exclude each other";
@@ -92,8 +112,11 @@ fn tenants(subscribe: &Subscribe, own: &Tenant) -> Result<Tenants, Problem> {
         return Ok(Tenants::Only(vec![own.clone()]));
     }
     let refused = |fault: InvalidName| Problem::new(Code::InvalidTenant, fault.to_string());
-    let names: Result<Vec<Tenant>, Problem> =
-        subscribe.tenants.iter().map(|name| Tenant::new(name).map_err(refused)).collect();
+    let names: Result<Vec<Tenant>, Problem> = subscribe
+        .tenants
+        .iter()
+        .map(|name| caller.identity.tenant(Some(Tenant::new(name).map_err(refused)?)))
+        .collect();
     Ok(Tenants::Only(names?))
 }
 

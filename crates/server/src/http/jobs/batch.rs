@@ -13,11 +13,13 @@ use tidewheel_api::wire::split::{SplitLimits, Splitter};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
 use tidewheel_core::limits::BATCH_COUNT_MAX;
-use tidewheel_core::names::{Tenant, check_idempotency_key};
+use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submission, Submitted};
 
-use super::submit::submission;
+use super::submit::{check, settings, submission};
+use crate::directory::TenantSettings;
+use crate::http::admission::admit;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
@@ -47,7 +49,7 @@ pub(crate) async fn many(
     let mut splitter =
         if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
     let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
-    let mut batch = Batch::new(&app, &caller.tenant, key, query.partial);
+    let mut batch = Batch::new(&app, &caller, key, query.partial);
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
             intake.discard().await;
@@ -59,6 +61,7 @@ pub(crate) async fn many(
     let Batch { submissions, items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
 
+    let _admitted = admit(&app, &caller.tenant, submissions.len()).await?;
     let ids: Vec<JobId> = submissions.iter().map(|submission| submission.job.id).collect();
     let engine = app.engine.clone();
     let on_conflict = if query.partial { OnConflict::KeepOthers } else { OnConflict::KeepNone };
@@ -74,7 +77,8 @@ pub(crate) async fn many(
 /// The jobs read so far.
 struct Batch<'a> {
     app: &'a App,
-    tenant: &'a Tenant,
+    caller: &'a Caller,
+    settings: Arc<TenantSettings>,
     reader: JobReader<'a, Targets>,
     now: Timestamp,
     key: Option<Arc<str>>,
@@ -88,13 +92,14 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(app: &'a App, tenant: &'a Tenant, key: Option<Arc<str>>, partial: bool) -> Self {
+    fn new(app: &'a App, caller: &'a Caller, key: Option<Arc<str>>, partial: bool) -> Self {
         let now = app.now();
         let reader = JobReader::new(now, &app.targets);
         let (submissions, items) = (Vec::new(), Vec::new());
         Self {
             app,
-            tenant,
+            caller,
+            settings: settings(app, caller),
             reader,
             now,
             key,
@@ -127,6 +132,11 @@ impl<'a> Batch<'a> {
             return;
         };
         let Some(request) = self.reader.read(text, at, faults) else { return };
+        let before = faults.count();
+        check(&self.settings, self.caller, &request, at, faults);
+        if faults.count() > before {
+            return;
+        }
         let key = match (&request.idempotency_key, &self.key) {
             (Some(own), _) => Some(Arc::clone(own)),
             (None, Some(batch)) => {
@@ -143,7 +153,7 @@ impl<'a> Batch<'a> {
             }
             (None, None) => None,
         };
-        self.submissions.push(submission(self.app, self.tenant, request, key, self.now));
+        self.submissions.push(submission(self.app, &self.caller.tenant, request, key, self.now));
     }
 }
 

@@ -110,6 +110,10 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
         Whereabouts::Lane { depth, reason: Some("host_limit") } => {
             ("host_limit", format!("as many pushes as may be are under way to its host; {depth} are ready"))
         }
+        Whereabouts::Lane { depth, reason: Some("tenant_limit") } => (
+            "tenant_limit",
+            format!("the tenant has as many attempts under way as it may; {depth} are ready in its lane"),
+        ),
         Whereabouts::Lane { depth, reason: Some(limit) } => {
             (limit, format!("as many deliveries as may be are under way; {depth} are ready"))
         }

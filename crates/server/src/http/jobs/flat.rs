@@ -1,5 +1,7 @@
 //! Jobs and schedules submitted in the flat form: `schedule_type` says which of the two it is.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use jiff::tz::TimeZone;
@@ -9,11 +11,12 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submitted};
 
-use super::submit::submission;
+use super::submit::{check, settings, submission};
+use crate::http::admission::admit;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::call_key::conflict;
-use crate::http::caller::{Caller, names_tenant};
+use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
@@ -22,8 +25,8 @@ use crate::http::schedules::create::{creation_claim, make};
 
 /// Takes a job or a schedule in.
 pub(super) async fn submit(
-    app: &App,
-    caller: Caller,
+    app: &Arc<App>,
+    mut caller: Caller,
     headers: &HeaderMap,
     text: &str,
 ) -> Result<Response, Problem> {
@@ -32,18 +35,19 @@ pub(super) async fn submit(
     let FlatRequest { tenant, zone, what } =
         whole(|faults| FlatRequest::read(text, now, app.engine.zones(), faults))?;
     let mut faults = Faults::default();
-    let tenant = match tenant {
-        Some(tenant) if names_tenant(headers) && tenant != caller.tenant => {
+    caller.tenant = match tenant {
+        Some(tenant) if caller.named.is_some() && tenant != caller.tenant => {
             let detail = "the header Tidewheel-Tenant is given too, and differs";
             faults.add(Code::ConflictingFields, &At::ROOT.field("tenant_id"), detail);
             tenant
         }
-        Some(tenant) => tenant,
+        Some(tenant) => caller.identity.tenant(Some(tenant))?,
         None => caller.tenant,
     };
+    let tenant = caller.tenant.clone();
     match what {
         Flat::Recurring(request) => {
-            let mut checker = Checker::new(app, &tenant, now).with_cron_field("cron_expression");
+            let mut checker = Checker::new(app, &caller, now).with_cron_field("cron_expression");
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
             let claim = creation_claim(key, &request, now);
@@ -52,7 +56,9 @@ pub(super) async fn submit(
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
         Flat::Once(request) => {
+            check(&settings(app, &caller), &caller, &request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
+            let _admitted = admit(app, &tenant, 1).await?;
             let submission = submission(app, &tenant, *request, key, now);
             let (id, run_at) = (submission.job.id, submission.job.status.due_at);
             let engine = app.engine.clone();

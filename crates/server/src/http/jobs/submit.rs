@@ -19,6 +19,8 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
 use super::flat;
+use crate::directory::TenantSettings;
+use crate::http::admission::{admit, objection};
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
@@ -44,10 +46,14 @@ pub(crate) async fn one(
     let request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
     let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
+    if let Some(request) = &request {
+        check(&settings(&app, &caller), &caller, request, &At::ROOT, &mut faults);
+    }
     refuse_faults(faults)?;
     let request =
         request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
 
+    let _admitted = admit(&app, &caller.tenant, 1).await?;
     let submission = submission(&app, &caller.tenant, request, key.clone(), now);
     let job = submission.job.clone();
     let engine = app.engine.clone();
@@ -58,6 +64,27 @@ pub(crate) async fn one(
         Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, *id, key.as_deref()).await,
         Some(Submitted::Conflict(used_for)) => Err(conflict(*used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
+    }
+}
+
+/// What is set for the caller's tenant.
+pub(super) fn settings(app: &App, caller: &Caller) -> Arc<TenantSettings> {
+    app.access.directory().tenant(&caller.tenant).settings
+}
+
+/// Notes what the caller's key and the tenant's limits have against a job.
+pub(super) fn check(
+    settings: &TenantSettings,
+    caller: &Caller,
+    request: &JobRequest,
+    at: &At<'_>,
+    faults: &mut Faults,
+) {
+    let JobRequest { kind, destination, payload, .. } = request;
+    if let Some((code, field, detail)) =
+        objection(&caller.identity, settings, kind, destination, payload.len())
+    {
+        faults.add(code, &at.field(field), detail);
     }
 }
 

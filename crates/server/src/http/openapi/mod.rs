@@ -1,6 +1,8 @@
 //! The API's own description: OpenAPI 3.1, built from one table of operations (`paths`) and the shapes they use
 //! (`shapes`). Tests hold it to the routes and to a golden file.
 
+mod admin_paths;
+mod admin_shapes;
 mod cluster_shapes;
 mod parameters;
 mod paths;
@@ -10,6 +12,8 @@ mod shapes;
 
 use serde_json::{Map, Value, json};
 use tidewheel_api::wire::fault::Code;
+
+use crate::access::{Need, need_of};
 
 /// One operation.
 struct Operation {
@@ -44,7 +48,8 @@ enum Body {
 /// The whole document.
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
-    for operation in paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS) {
+    for operation in paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS).chain(admin_paths::OPERATIONS)
+    {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -65,10 +70,13 @@ pub(super) fn document() -> Value {
             {"name": "schedules", "description": "Jobs that recur: cron expressions and intervals, with explicit time semantics."},
             {"name": "workers", "description": "Pulling jobs from queues, and reporting on attempts."},
             {"name": "dead letters", "description": "Jobs that were given up."},
+            {"name": "tenants and keys", "description": "Who may do what, and how much of it."},
             {"name": "server", "description": "The server itself."},
         ],
         "paths": paths,
-        "components": {"schemas": shapes::all(), "parameters": parameters::all(), "responses": responses()},
+        "components": {"schemas": shapes::all(), "parameters": parameters::all(), "responses": responses(), "securitySchemes": {
+            "key": {"type": "http", "scheme": "bearer", "description": "A key, `twk_…`. Not asked for by a server that runs without keys."},
+        }},
     })
 }
 
@@ -78,7 +86,9 @@ seconds; they are written in the first form. Unknown fields and parameters are r
 field that is `null` counts as left out, a payload excepted.\n\n\
 Errors are problem documents (RFC 9457) with a stable `code`; `errors` says where in the body each fault is, as a JSON \
 pointer. 400 is malformed, 422 well-formed but not valid.\n\n\
-The header `Tidewheel-Tenant` names the tenant, `default` without it. `ready` is derived: a job that waits and is due is \
+A key belongs to a tenant and acts for it; an admin's key acts for any that the header `Tidewheel-Tenant` names. What belongs \
+to another tenant looks as if it were not there. A server without keys is open to its own machine: the header names \
+any tenant, `default` without it.\n\n`ready` is derived: a job that waits and is due is \
 shown as `ready`, and counted under the state it is stored in.";
 
 impl Operation {
@@ -91,7 +101,10 @@ impl Operation {
             }
             responses.insert(status.to_string(), response);
         }
-        for code in self.problems {
+        let is_open = need_of(&format!("{} {}", self.method, self.path)) == Some(Need::Nothing);
+        let for_keys: &[Code] =
+            if is_open { &[] } else { &[Code::Unauthorized, Code::Forbidden, Code::TooManyWrongKeys] };
+        for code in self.problems.iter().chain(for_keys) {
             let status = code.status().to_string();
             let name = format!("Problem{status}");
             responses
@@ -105,6 +118,9 @@ impl Operation {
             "responses": responses,
         });
         if let Some(operation) = operation.as_object_mut() {
+            if !is_open {
+                operation.insert("security".to_owned(), json!([{"key": []}]));
+            }
             if !self.description.is_empty() {
                 operation.insert("description".to_owned(), self.description.into());
             }
@@ -165,7 +181,7 @@ fn responses() -> Value {
             "description": format!("A problem: {}.", names.join(", ")),
             "content": {"application/problem+json": {"schema": reference("Problem")}},
         });
-        if code.status() == 503
+        if matches!(code.status(), 429 | 503)
             && let Some(response) = response.as_object_mut()
         {
             let header = json!({"description": "Seconds to wait.", "schema": {"type": "integer"}});

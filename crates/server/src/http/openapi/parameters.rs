@@ -9,7 +9,13 @@ use tidewheel_core::limits::{
 type Row = (&'static str, &'static str, &'static str, fn() -> Value, &'static str);
 
 const ROWS: &[Row] = &[
-    ("Tenant", "header", "Tidewheel-Tenant", text, "Whose jobs; `default` without it."),
+    (
+        "Tenant",
+        "header",
+        "Tidewheel-Tenant",
+        text,
+        "The tenant that is meant; without it the key's own, or `default`.",
+    ),
     (
         "IdempotencyKey",
         "header",
@@ -40,6 +46,9 @@ const ROWS: &[Row] = &[
     ("OfCalendar", "query", "calendar", text, "Schedules that name this calendar."),
     ("SchedulePayload", "query", "payload", truth_by_default, "Whether payloads are shown."),
     ("Count", "query", "count", next_count, "How many fires."),
+    ("TenantId", "path", "id", text, "The tenant."),
+    ("KeyId", "path", "id", text, "The key's id."),
+    ("SecretId", "path", "secret", text, "The secret's id."),
     ("Queue", "path", "queue", text, "The queue."),
     ("Partial", "query", "partial", truth, "Take what can be taken and answer for each item."),
     ("State", "query", "state", text, "States, separated by commas, as they are shown."),

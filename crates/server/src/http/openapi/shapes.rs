@@ -10,7 +10,7 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::{cluster_shapes, reference, schedule_shapes};
+use super::{admin_shapes, cluster_shapes, reference, schedule_shapes};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
@@ -25,6 +25,8 @@ pub(super) fn all() -> Value {
         workers(),
         server(),
         cluster_shapes::answers(),
+        admin_shapes::requests(),
+        admin_shapes::answers(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
     ] {
@@ -214,7 +216,7 @@ fn job_answers() -> Value {
             "state": reference("State"),
             "waits_for": {
                 "type": ["string", "null"],
-                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
+                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
             },
             "detail": {"type": "string"},
             "expected_start": or_null(reference("Time")),

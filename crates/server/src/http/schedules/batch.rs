@@ -12,7 +12,7 @@ use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::split::{SplitLimits, Splitter};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::limits::BATCH_COUNT_MAX;
-use tidewheel_core::names::{Tenant, check_idempotency_key};
+use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
@@ -55,7 +55,7 @@ pub(crate) async fn many(
     let splitter = if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
     let mut splitter = splitter.wrapped_in(WRAPPER);
     let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
-    let mut batch = Batch::new(&app, &caller.tenant, key, query.partial);
+    let mut batch = Batch::new(&app, &caller, key, query.partial);
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
             intake.discard().await;
@@ -125,7 +125,7 @@ async fn make(
 /// The schedules read so far.
 struct Batch<'a> {
     app: &'a App,
-    tenant: &'a Tenant,
+    caller: &'a Caller,
     now: Timestamp,
     key: Option<Arc<str>>,
     partial: bool,
@@ -136,9 +136,9 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(app: &'a App, tenant: &'a Tenant, key: Option<Arc<str>>, partial: bool) -> Self {
+    fn new(app: &'a App, caller: &'a Caller, key: Option<Arc<str>>, partial: bool) -> Self {
         let (requests, items) = (Vec::new(), Vec::new());
-        Self { app, tenant, now: app.now(), key, partial, requests, faults: Faults::default(), items }
+        Self { app, caller, now: app.now(), key, partial, requests, faults: Faults::default(), items }
     }
 
     fn add(&mut self, item: &[u8]) {
@@ -180,7 +180,7 @@ impl<'a> Batch<'a> {
 
     /// Checks all of them, and turns them into orders.
     async fn check(&mut self) -> Result<(), Problem> {
-        let mut checker = Checker::new(self.app, self.tenant, self.now);
+        let mut checker = Checker::new(self.app, self.caller, self.now);
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
             let (request, key) = match request {
                 Ok(request) => request,
@@ -198,7 +198,7 @@ impl<'a> Batch<'a> {
             }
             self.items.push(if faults.is_empty() {
                 let claim = creation_claim(key, &request, self.now);
-                Ok(Box::new(creation(self.app, self.tenant, request, claim)))
+                Ok(Box::new(creation(self.app, &self.caller.tenant, request, claim)))
             } else {
                 Err(Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX))
             });

@@ -47,7 +47,7 @@ pub(crate) async fn amend(
         }
         wanted.check(&current)?;
         let request = whole(|faults| reader(&app, app.now()).change(&body.text, &current, faults))?;
-        check(&app, &request, &current).await?;
+        check(&app, &caller, &request, &current).await?;
         match change(&app, &current, request, claim.clone()).await? {
             Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
             result => return Ok(shown(StatusCode::OK, &result?, None)),
@@ -86,7 +86,7 @@ pub(crate) async fn put(
                 return Err(Problem::new(Code::StaleVersion, "there is no schedule of that name"));
             }
             let mut faults = Faults::default();
-            let mut checker = Checker::new(&app, &caller.tenant, now);
+            let mut checker = Checker::new(&app, &caller, now);
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
             match make(&app, &caller.tenant, request, claim.clone()).await? {
@@ -98,7 +98,7 @@ pub(crate) async fn put(
             return Err(stale(current.version));
         }
         wanted.check(&current)?;
-        check(&app, &request, &current).await?;
+        check(&app, &caller, &request, &current).await?;
         match change(&app, &current, request, claim.clone()).await? {
             Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}
             Err(ScheduleRefusal::NotFound) => {}
@@ -176,9 +176,14 @@ pub(crate) async fn trigger(
 }
 
 /// Refuses a change that the tenant's limits or calendars do not allow.
-async fn check(app: &App, request: &ScheduleRequest, current: &Schedule) -> Result<(), Problem> {
+async fn check(
+    app: &App,
+    caller: &Caller,
+    request: &ScheduleRequest,
+    current: &Schedule,
+) -> Result<(), Problem> {
     let mut faults = Faults::default();
-    let mut checker = Checker::new(app, &current.tenant, app.now());
+    let mut checker = Checker::new(app, caller, app.now());
     checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
     refuse_faults(faults)
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewheel_api::wire::fault::{At, Code, Faults};
-use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{self, Dates, Definition, Rule};
+use tidewheel_core::schedule::{self, Dates, Definition, Rule, Template};
 use tidewheel_core::time::Timestamp;
 
+use crate::http::admission::objection;
 use crate::http::app::App;
+use crate::http::caller::Caller;
 use crate::http::problem::Problem;
 
 /// Fields that decide when a schedule fires.
@@ -18,7 +19,9 @@ const RULE_FIELDS: &[&str] =
 /// Checks schedules of one tenant. Calendars are read once for all of them.
 pub(crate) struct Checker<'a> {
     app: &'a App,
-    tenant: &'a Tenant,
+    caller: &'a Caller,
+    /// Schedules that are to be made by the same request.
+    new_count: u64,
     now: Timestamp,
     calendars: BTreeMap<Arc<str>, Option<Arc<Dates>>>,
     /// What the field of a cron expression is called.
@@ -26,8 +29,8 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(app: &'a App, tenant: &'a Tenant, now: Timestamp) -> Self {
-        Self { app, tenant, now, calendars: BTreeMap::new(), cron_field: "cron_expr" }
+    pub(crate) fn new(app: &'a App, caller: &'a Caller, now: Timestamp) -> Self {
+        Self { app, caller, new_count: 0, now, calendars: BTreeMap::new(), cron_field: "cron_expr" }
     }
 
     /// For requests in which the cron expression's field has this name.
@@ -44,7 +47,7 @@ impl<'a> Checker<'a> {
     ) -> Result<Option<Arc<Dates>>, Problem> {
         let Some(name) = &rule.exclude.calendar else { return Ok(None) };
         if !self.calendars.contains_key(name) {
-            let dates = self.app.engine.store().calendar(self.tenant, name).await?;
+            let dates = self.app.engine.store().calendar(&self.caller.tenant, name).await?;
             self.calendars.insert(Arc::clone(name), dates.map(Arc::new));
         }
         let dates = self.calendars.get(name).cloned().flatten();
@@ -65,7 +68,8 @@ impl<'a> Checker<'a> {
         faults: &mut Faults,
     ) -> Result<(), Problem> {
         let calendar = self.calendar(&definition.rule, at, faults).await?;
-        let interval_ms_min = self.app.min_interval_ms(self.tenant);
+        self.check_limits(definition, current, at, faults).await?;
+        let interval_ms_min = self.app.min_interval_ms(&self.caller.tenant);
         let keeps_rule = current.is_some_and(|current| current.rule == definition.rule);
         for fault in schedule::check(definition, calendar.as_deref(), interval_ms_min, self.now) {
             if keeps_rule && RULE_FIELDS.contains(&fault.field) {
@@ -78,6 +82,32 @@ impl<'a> Checker<'a> {
             // The part before a dot is what was sent for certain: short forms have no more.
             let field = field.split('.').next().unwrap_or(field);
             faults.add(code, &at.field(field), fault.detail);
+        }
+        Ok(())
+    }
+
+    /// Notes what the caller's key and the tenant's limits have against it.
+    async fn check_limits(
+        &mut self,
+        definition: &Definition,
+        current: Option<&Definition>,
+        at: &At<'_>,
+        faults: &mut Faults,
+    ) -> Result<(), Problem> {
+        let tenant = &self.caller.tenant;
+        let settings = self.app.access.directory().tenant(tenant).settings;
+        let Template { kind, destination, payload, .. } = &definition.template;
+        let against = objection(&self.caller.identity, &settings, kind, destination, payload.len());
+        if let Some((code, field, detail)) = against {
+            faults.add(code, &at.field(field), detail);
+        }
+        if let (Some(max), None) = (settings.schedules_count_max, current) {
+            self.new_count += 1;
+            let count = self.app.engine.store().count_schedules(tenant).await?;
+            if count + self.new_count > max {
+                let detail = format!("the tenant has {count} schedules, and may have {max}");
+                faults.add(Code::LimitReached, at, detail);
+            }
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub(crate) async fn one(
     let body_key = request.as_ref().and_then(|request| request.definition.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
     if let Some(request) = &request {
-        let mut checker = Checker::new(&app, &caller.tenant, now);
+        let mut checker = Checker::new(&app, &caller, now);
         checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
     }
     refuse_faults(faults)?;

@@ -29,7 +29,7 @@ pub(crate) async fn preview(
     let now = app.now();
     let request = whole(|faults| PreviewRequest::read(&body.text, now, app.engine.zones(), faults))?;
     let mut faults = Faults::default();
-    let mut checker = Checker::new(&app, &caller.tenant, now);
+    let mut checker = Checker::new(&app, &caller, now);
     let calendar = checker.calendar(&request.rule, &At::ROOT, &mut faults).await?;
     refuse_faults(faults)?;
     let mut out = JsonWriter::with_capacity(128 * request.count + 64);

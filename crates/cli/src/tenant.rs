@@ -1,0 +1,179 @@
+//! `tidewheel tenant`: weights and limits.
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value};
+use tidewheel_api::client::Call;
+
+use crate::connect::Link;
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::out::Column;
+use crate::pages::{self, Layout, PageArgs};
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  tidewheel tenant get acme
+  tidewheel tenant get acme -o json";
+
+const SET_EXAMPLES: &str = "\
+What is not given stays as it is; `none` takes a limit away.
+
+Examples:
+  tidewheel tenant set acme --weight 3
+  tidewheel tenant set acme --submit-rate 100 --submit-burst 500 --waiting 100000
+  tidewheel tenant set acme --min-interval 10s --concurrency none";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  tidewheel tenant list";
+
+/// What to do with tenants.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantVerb {
+    /// Shows a tenant's weight and limits
+    Get(GetArgs),
+    /// Changes a tenant's weight and limits, at once
+    Set(Box<SetArgs>),
+    /// Lists tenants with their weights and limits
+    List(ListArgs),
+}
+
+/// The flags of `tenant get`.
+#[derive(Debug, Args)]
+#[command(after_help = GET_EXAMPLES)]
+pub(crate) struct GetArgs {
+    /// The tenant
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+/// The flags of `tenant set`.
+#[derive(Debug, Args)]
+#[command(after_help = SET_EXAMPLES)]
+pub(crate) struct SetArgs {
+    /// The tenant
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its share beside other tenants, 1 to 1000
+    #[arg(long, value_name = "NUMBER")]
+    weight: Option<u32>,
+    /// Jobs it may submit per second, over time
+    #[arg(long, value_name = "JOBS", value_parser = limit)]
+    submit_rate: Option<Limit>,
+    /// Jobs it may submit at once
+    #[arg(long, value_name = "JOBS", value_parser = limit)]
+    submit_burst: Option<Limit>,
+    /// Jobs that may wait
+    #[arg(long, value_name = "JOBS", value_parser = limit)]
+    waiting: Option<Limit>,
+    /// Attempts under way at a time
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    concurrency: Option<Limit>,
+    /// Schedules
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    schedules: Option<Limit>,
+    /// Time between two fires of a schedule, at least
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    min_interval: Option<Limit>,
+    /// Payload of one job
+    #[arg(long, value_name = "BYTES", value_parser = limit)]
+    payload_bytes: Option<Limit>,
+}
+
+/// The flags of `tenant list`.
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// A limit as it is sent; `null` takes it away.
+#[derive(Debug, Clone)]
+struct Limit(Value);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    if text == "none" {
+        return Ok(Limit(Value::Null));
+    }
+    let number: Result<u32, _> = text.replace('_', "").parse();
+    number.map(|number| Limit(number.into())).map_err(|_| "write a whole number, or `none`".to_owned())
+}
+
+fn duration(text: &str) -> Result<Limit, String> {
+    Ok(Limit(if text == "none" { Value::Null } else { Value::from(text) }))
+}
+
+const LIMITS: [&str; 7] =
+    ["submit_rate", "submit_burst", "waiting", "concurrency", "schedules", "min_interval", "payload_bytes"];
+
+const COLUMNS: Layout = Layout {
+    columns: &[
+        Column::whole("NAME", 8),
+        Column::whole("WEIGHT", 6),
+        Column::whole("RATE", 5),
+        Column::whole("BURST", 5),
+        Column::whole("WAITING", 7),
+        Column::whole("CONCURRENCY", 11),
+        Column::whole("SCHEDULES", 9),
+        Column::whole("INTERVAL", 8),
+        Column::text("PAYLOAD"),
+    ],
+    row,
+};
+
+fn row(tenant: &Document) -> Vec<Option<String>> {
+    let limits = tenant.inner("limits").unwrap_or_default();
+    let own = [tenant.text("id"), tenant.text("weight")];
+    own.into_iter().chain(LIMITS.map(|name| limits.text(name))).collect()
+}
+
+/// Does it.
+pub(crate) async fn run(verb: TenantVerb, link: Link) -> Result<(), Failure> {
+    let client = link.client()?;
+    match verb {
+        TenantVerb::Get(args) => {
+            let tenant = client.send(&Call::get(&["tenants", &args.name])).await?;
+            Ok(link.out.document(&tenant.body)?)
+        }
+        TenantVerb::Set(args) => {
+            let path = ["tenants", args.name.as_str()];
+            let mut tenant: Map<String, Value> = client.send(&Call::get(&path)).await?.json()?;
+            change(&mut tenant, &args);
+            let body = Value::Object(tenant).to_string();
+            let call = Call::new(Method::PUT, &path).json(body).repeatable();
+            Ok(link.out.document(&client.send(&call).await?.body)?)
+        }
+        TenantVerb::List(args) => {
+            pages::print(&client, || Call::get(&["tenants"]), &args.page, &COLUMNS, link.out).await
+        }
+    }
+}
+
+/// What is given takes the place of what was.
+fn change(tenant: &mut Map<String, Value>, args: &SetArgs) {
+    if let Some(weight) = args.weight {
+        tenant.insert("weight".to_owned(), weight.into());
+    }
+    let given = [
+        &args.submit_rate,
+        &args.submit_burst,
+        &args.waiting,
+        &args.concurrency,
+        &args.schedules,
+        &args.min_interval,
+        &args.payload_bytes,
+    ];
+    let limits = tenant.entry("limits").or_insert_with(|| Value::Object(Map::new()));
+    let Some(limits) = limits.as_object_mut() else { return };
+    for (name, given) in LIMITS.into_iter().zip(given) {
+        if let Some(Limit(value)) = given {
+            limits.insert(name.to_owned(), value.clone());
+        }
+    }
+    // A burst without a rate means nothing.
+    if limits.get("submit_rate").is_none_or(Value::is_null) && args.submit_burst.is_none() {
+        limits.insert("submit_burst".to_owned(), Value::Null);
+    }
+}

@@ -1,0 +1,227 @@
+//! Who may do what.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `rules` | what each call needs, in one table |
+//! | `guard` | asks before a call is served |
+//! | `penalty` | slows down whoever guesses keys |
+
+mod guard;
+mod penalty;
+mod rules;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use tidewheel_api::wire::fault::Code;
+use tidewheel_core::limits::KEY_BYTES_MAX;
+use tidewheel_core::names::Tenant;
+use tidewheel_store::Error;
+
+pub(crate) use self::guard::{guard_call, guard_route};
+use self::penalty::Penalties;
+pub(crate) use self::rules::{Need, need_of};
+use crate::clock::Clock;
+use crate::directory::{ApiKey, Directory, KeyDigest, Role};
+use crate::engine::Engine;
+use crate::http::Problem;
+
+/// What a caller's connection comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// Decides who may do what.
+#[expect(missing_debug_implementations, reason = "made of trait objects, and holds secrets")]
+pub struct Access {
+    directory: Arc<Directory>,
+    clock: Arc<dyn Clock>,
+    /// Whether a key is asked for.
+    closed: bool,
+    file_key: Option<Arc<ApiKey>>,
+    penalties: Penalties,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub(crate) enum Identity {
+    /// The server asks for no keys.
+    Anyone,
+    /// Whoever has this key.
+    Key(Arc<ApiKey>),
+}
+
+impl Access {
+    /// Asks for no keys, for a server in the process of its caller.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn open_to_all(engine: &Engine) -> Result<Arc<Self>, Error> {
+        let clock = Arc::clone(engine.clock());
+        let directory = Directory::open(Arc::clone(engine.store()), Arc::clone(&clock)).await?;
+        directory.steer(engine);
+        Ok(Arc::new(Self::without_keys(directory, clock)))
+    }
+
+    /// Asks for no keys: whoever reaches the server may do everything. A key that is shown all the same, and is one,
+    /// counts.
+    #[must_use]
+    pub fn without_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>) -> Self {
+        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default() }
+    }
+
+    /// Asks for a key. `admin_key` is one, besides those in the directory.
+    #[must_use]
+    pub fn with_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>, admin_key: Option<&str>) -> Self {
+        let file_key = admin_key.map(|key| Arc::new(ApiKey::admin_file(key)));
+        Self { closed: true, file_key, ..Self::without_keys(directory, clock) }
+    }
+
+    /// What is known of tenants and keys.
+    #[must_use]
+    pub const fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Whether a key is asked for.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Who calls, if they may do what the call needs.
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+        need: Need,
+    ) -> Result<Identity, Problem> {
+        let Some(shown) = shown_key(headers) else {
+            return if self.closed { Err(no_key()) } else { Ok(Identity::Anyone) };
+        };
+        let digest = KeyDigest::of(shown);
+        let now_ms = self.clock.monotonic_ms();
+        let waits = peer.filter(|peer| !self.penalties.is_trusted(&digest, peer.0));
+        if let Some(wait_s) = waits.and_then(|peer| self.penalties.wait_s(peer.0, now_ms)) {
+            let detail = "too many wrong keys came from this address; try again later";
+            return Err(Problem::new(Code::TooManyWrongKeys, detail).retry_after(wait_s));
+        }
+        let now = self.clock.now();
+        match self.find(&digest).filter(|key| !key.is_over(now)) {
+            Some(key) => {
+                if let Some(Peer(address)) = peer {
+                    self.penalties.worked(&digest, address);
+                }
+                key.used(now);
+                if !key.roles.iter().any(|role| need.is_met_by(*role)) {
+                    return Err(forbidden("the key's roles do not allow this"));
+                }
+                Ok(Identity::Key(key))
+            }
+            None if !self.closed => Ok(Identity::Anyone),
+            None => {
+                if let Some(Peer(address)) = peer {
+                    self.penalties.failed(address, now_ms);
+                }
+                Err(Problem::new(Code::Unauthorized, "the key is not known, was revoked or has ended"))
+            }
+        }
+    }
+
+    fn find(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
+        let in_file = self.file_key.as_ref().filter(|key| key.digest().matches(digest)).cloned();
+        in_file.or_else(|| self.directory.find_key(digest))
+    }
+}
+
+fn no_key() -> Problem {
+    Problem::new(Code::Unauthorized, "send a key: `Authorization: Bearer twk_…`")
+}
+
+fn forbidden(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::Forbidden, detail)
+}
+
+/// The key that came with a request. Anything else in its place is a key that is none.
+fn shown_key(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?;
+    let text = value.to_str().ok().filter(|text| text.len() <= KEY_BYTES_MAX).unwrap_or_default();
+    let key = match text.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
+        Some(_) | None => "",
+    };
+    Some(key)
+}
+
+impl Identity {
+    /// Whether it may act for every tenant.
+    pub(crate) fn is_admin(&self) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Key(key) => key.roles.contains(&Role::Admin),
+        }
+    }
+
+    /// For which tenant it acts, given the one the request names.
+    pub(crate) fn tenant(&self, named: Option<Tenant>) -> Result<Tenant, Problem> {
+        match (self, named) {
+            (Self::Anyone, named) => Ok(named.unwrap_or_default()),
+            (Self::Key(key), None) => Ok(key.tenant.clone()),
+            (Self::Key(key), Some(named)) if named == key.tenant || self.is_admin() => Ok(named),
+            (Self::Key(_), Some(_)) => {
+                Err(forbidden("the key belongs to another tenant than the request names"))
+            }
+        }
+    }
+
+    /// Whether it may submit or run jobs of this type.
+    pub(crate) fn check_type(&self, kind: &str) -> Result<(), Problem> {
+        match self.types() {
+            Some(types) if !types.iter().any(|allowed| **allowed == *kind) => {
+                Err(forbidden(format!("the key is not for jobs of type {kind:?}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether it may submit jobs to this queue or take them from it.
+    pub(crate) fn check_queue(&self, queue: &str) -> Result<(), Problem> {
+        match self {
+            Self::Key(key)
+                if key.queues.as_ref().is_some_and(|queues| !queues.iter().any(|q| **q == *queue)) =>
+            {
+                Err(forbidden(format!("the key is not for the queue {queue:?}")))
+            }
+            Self::Key(_) | Self::Anyone => Ok(()),
+        }
+    }
+
+    /// Whether it may push to targets: one that is limited to queues may not go around them.
+    pub(crate) fn check_push(&self) -> Result<(), Problem> {
+        match self {
+            Self::Key(key) if key.queues.is_some() => {
+                Err(forbidden("the key is for certain queues, so its jobs cannot have targets"))
+            }
+            Self::Key(_) | Self::Anyone => Ok(()),
+        }
+    }
+
+    /// Whether it may take jobs where they cannot be told apart by type.
+    pub(crate) fn check_every_type(&self) -> Result<(), Problem> {
+        match self.types() {
+            Some(_) => Err(forbidden(
+                "the key is for certain types; take jobs over a worker's stream, which names them",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Types it is limited to.
+    pub(crate) fn types(&self) -> Option<&[Box<str>]> {
+        match self {
+            Self::Key(key) => key.types.as_deref(),
+            Self::Anyone => None,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tenants: what is set for them, what they may submit, and what their pushes are signed with.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod http_harness;
+
+use serde_json::{Value, json};
+use tidewheel_core::webhook::Secret;
+
+use http_harness::{Answer, Api};
+
+async fn put(api: &Api, tenant: &str, settings: &Value) -> Answer {
+    let headers = [("content-type", "application/json")];
+    api.call("PUT", &format!("/v1/tenants/{tenant}"), &headers, settings.to_string()).await
+}
+
+fn later() -> Value {
+    json!({"type": "t", "delay": "1h"})
+}
+
+#[tokio::test]
+async fn settings_are_kept_versioned_and_listed() {
+    let api = Api::new().await;
+    let plain = api.get("/v1/tenants/acme").await;
+    assert_eq!(plain.header("etag"), "\"0\"");
+    let expected = json!({"id": "acme", "weight": 1, "limits": {"submit_rate": null, "submit_burst": null,
+        "waiting": null, "concurrency": null, "schedules": null, "min_interval": null, "payload_bytes": null}});
+    assert_eq!(plain.json(), expected);
+    let set =
+        put(&api, "acme", &json!({"weight": 3, "limits": {"submit_rate": 10, "min_interval": "5s"}})).await;
+    assert_eq!(set.status.as_u16(), 200, "{set:?}");
+    let limits = &set.json()["limits"];
+    assert_eq!((&limits["submit_rate"], &limits["min_interval"]), (&json!(10), &json!("5s")));
+    assert_eq!(api.get("/v1/tenants/acme").await.json(), set.json());
+    let tag = set.header("etag").to_owned();
+    let headers = [("if-match", "\"0\""), ("content-type", "application/json")];
+    api.call("PUT", "/v1/tenants/acme", &headers, "{}").await.problem(412, "stale_version");
+    let headers = [("if-match", tag.as_str()), ("content-type", "application/json")];
+    assert_eq!(api.call("PUT", "/v1/tenants/acme", &headers, "{}").await.status.as_u16(), 200);
+    let listed = api.get("/v1/tenants").await.json();
+    let names: Vec<_> = listed["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect();
+    assert_eq!(names, ["acme", "default"]);
+    put(&api, "acme", &json!({"id": "globex"})).await.problem(422, "invalid_value");
+    put(&api, "acme", &json!({"wait": 1})).await.problem(422, "unknown_field");
+    api.get("/v1/tenants/a%20b").await.problem(404, "tenant_not_found");
+}
+
+#[tokio::test]
+async fn whoever_submits_too_fast_is_told_when_to_come_back_and_others_go_on() {
+    let api = Api::new().await;
+    put(&api, "acme", &json!({"limits": {"submit_rate": 1, "submit_burst": 3}})).await;
+    let acme = api.as_tenant("acme");
+    for _ in 0..3 {
+        acme.submit(&later()).await;
+    }
+    let refused = acme.post("/v1/jobs", &later()).await;
+    refused.problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), "1");
+    let batch = acme.post("/v1/jobs/batch", &json!([later(), later(), later()])).await;
+    batch.problem(429, "rate_limited");
+    assert_eq!(batch.header("retry-after"), "3");
+    acme.post("/v1/jobs/batch?partial=true", &json!([later()])).await.problem(429, "rate_limited");
+    let flat = json!({"schedule_type": "ONCE", "tenant_id": "acme", "job_name": "n", "job_type": "t",
+        "run_at": "2027-06-01T00:00:00Z", "payload": {}});
+    api.as_tenant("acme").post("/v1/jobs", &flat).await.problem(429, "rate_limited");
+    assert_eq!(acme.get("/v1/jobs/count").await.json()["count"], 3, "what was refused is not there");
+    api.submit(&later()).await;
+    put(&api, "acme", &json!({})).await;
+    acme.submit(&later()).await;
+}
+
+#[tokio::test]
+async fn no_more_jobs_wait_than_may() {
+    let api = Api::new().await;
+    put(&api, "acme", &json!({"limits": {"waiting": 2}})).await;
+    let acme = api.as_tenant("acme");
+    acme.post("/v1/jobs/batch", &json!([later(), later(), later()])).await.problem(429, "too_many_waiting");
+    let first = acme.submit(&later()).await;
+    acme.submit(&later()).await;
+    let refused = acme.post("/v1/jobs", &later()).await;
+    refused.problem(429, "too_many_waiting");
+    assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
+    api.submit(&later()).await;
+    assert_eq!(acme.post(&format!("/v1/jobs/{first}/cancel"), &json!({})).await.status.as_u16(), 200);
+    acme.submit(&later()).await;
+}
+
+#[tokio::test]
+async fn payloads_schedules_and_intervals_keep_to_the_tenants_limits() {
+    let api = Api::new().await;
+    put(&api, "acme", &json!({"limits": {"payload_bytes": 10, "schedules": 1, "min_interval": "5s"}})).await;
+    let acme = api.as_tenant("acme");
+    acme.submit(&json!({"type": "t", "delay": "1h", "payload": "12345678"})).await;
+    let large = json!({"type": "t", "delay": "1h", "payload": "123456789"});
+    acme.post("/v1/jobs", &large).await.problem(413, "payload_too_large");
+    let beat = |every: &str| json!({"type": "t", "every": every});
+    acme.post("/v1/schedules", &beat("4s")).await.problem(422, "interval_too_short");
+    api.post("/v1/schedules", &beat("5s")).await.problem(422, "interval_too_short");
+    assert_eq!(acme.post("/v1/schedules", &beat("5s")).await.status.as_u16(), 201);
+    acme.post("/v1/schedules", &beat("5s")).await.problem(409, "limit_reached");
+    let batch = json!([beat("1h"), beat("1h")]);
+    acme.post("/v1/schedules/batch", &batch).await.problem(409, "limit_reached");
+    assert_eq!(api.post("/v1/schedules/batch", &batch).await.status.as_u16(), 201);
+}
+
+#[tokio::test]
+async fn webhook_secrets_are_added_shown_once_and_removed() {
+    let api = Api::new().await;
+    const PATH: &str = "/v1/tenants/acme/webhook-secrets";
+    let listed = api.get(PATH).await.json();
+    assert_eq!(listed["items"], json!([{"id": "default", "created_at": null}]));
+    let shown = api.get(&format!("{PATH}/default")).await.json();
+    let default = Secret::parse(shown["secret"].as_str().unwrap()).unwrap();
+    let other = api.get("/v1/tenants/globex/webhook-secrets/default").await.json();
+    assert_ne!(other["secret"], shown["secret"], "each tenant has its own");
+    api.delete(&format!("{PATH}/default")).await.problem(409, "webhook_secret_conflict");
+    let own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let added = api.post(PATH, &json!({"secret": own})).await;
+    assert_eq!((added.status.as_u16(), &added.json()["secret"]), (201, &json!(own)));
+    api.post(PATH, &json!({"secret": own})).await.problem(409, "webhook_secret_conflict");
+    api.post(PATH, &json!({"secret": "whsec_short"})).await.problem(422, "invalid_value");
+    let made = api.post(PATH, &json!({})).await.json();
+    assert!(Secret::parse(made["secret"].as_str().unwrap()).unwrap() != default);
+    let listed = api.get(PATH).await;
+    assert_eq!(listed.json()["items"].as_array().unwrap().len(), 3);
+    assert!(!String::from_utf8_lossy(&listed.body).contains("whsec_"), "{listed:?}");
+    let again = api.get(&format!("{PATH}/{}", made["id"].as_str().unwrap())).await;
+    assert!(again.json().get("secret").is_none(), "{again:?}");
+    assert_eq!(api.delete(&format!("{PATH}/default")).await.status.as_u16(), 204);
+    api.get(&format!("{PATH}/default")).await.problem(404, "webhook_secret_not_found");
+    for _ in 0..3 {
+        assert_eq!(api.post(PATH, &json!({})).await.status.as_u16(), 201);
+    }
+    api.post(PATH, &json!({})).await.problem(409, "limit_reached");
+}

@@ -1,0 +1,1 @@
+DELETE FROM documents WHERE kind = $1 AND tenant = $2 AND name = $3
