@@ -9,6 +9,7 @@
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
+//! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
 
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod engine;
 mod grpc;
 pub mod http;
 pub mod metrics;
+mod pages;
 pub mod push;
 pub mod random;
 pub mod testing;

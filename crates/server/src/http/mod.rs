@@ -12,7 +12,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
@@ -33,6 +33,7 @@ mod health;
 mod idempotency;
 mod jobs;
 mod openapi;
+mod overview;
 mod problem;
 mod queues;
 mod refuse;

@@ -10,7 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, queues, schedules, workers,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, overview, queues, schedules,
+    workers,
 };
 
 /// A route: its method, its path and who answers.
@@ -64,6 +65,7 @@ fn v1() -> Vec<Route> {
         on("post", "/dead-letters/{id}/replay", post(dead_letters::replay)),
         on("post", "/dead-letters/replay", post(dead_letters::replay_many)),
         on("get", "/cluster", get(cluster::show)),
+        on("get", "/overview", get(overview::show)),
     ]
 }
 
@@ -103,6 +105,7 @@ pub fn router(parts: HttpParts) -> Router {
     }
     let engine = app.engine.clone();
     let clock = Arc::clone(engine.clock());
+    let router = crate::pages::add(router);
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
     crate::grpc::add(router, &engine).layer(axum::middleware::from_fn(move |request, next| {
         access_log::log(Arc::clone(&clock), request, next)

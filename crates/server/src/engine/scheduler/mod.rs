@@ -29,7 +29,7 @@ use crate::engine::listing;
 use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{WorkerMessage, Workers};
-use crate::engine::{Shared, Take, Whereabouts, named, outcomes, recheck};
+use crate::engine::{LaneView, Shared, Take, Whereabouts, named, outcomes, recheck};
 
 /// What the scheduler hears of.
 pub(in crate::engine) enum Message {
@@ -59,6 +59,8 @@ pub(in crate::engine) enum Message {
     Worker(WorkerMessage),
     /// Somebody asks where a job is.
     Whereabouts { job: Box<Job>, reply: oneshot::Sender<Whereabouts> },
+    /// Somebody asks what of a tenant waits where.
+    Lanes { tenant: Tenant, count_max: usize, reply: oneshot::Sender<Vec<LaneView>> },
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.

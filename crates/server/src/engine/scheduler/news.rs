@@ -72,6 +72,9 @@ impl Scheduler {
             Message::Whereabouts { job, reply } => {
                 reply.send(self.whereabouts(&job)).ok();
             }
+            Message::Lanes { tenant, count_max, reply } => {
+                reply.send(self.ready.lanes_of(&tenant, count_max)).ok();
+            }
             Message::Drain { reply } => {
                 self.send_workers_away();
                 self.ready.drop_takers();

@@ -2,6 +2,7 @@
 //! (`shapes`). Tests hold it to the routes and to a golden file.
 
 mod cluster_shapes;
+mod overview_shapes;
 mod parameters;
 mod paths;
 mod schedule_paths;
