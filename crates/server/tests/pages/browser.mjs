@@ -36,6 +36,12 @@ export class Browser {
     // Chromium's own sandbox does not work for root, as in containers.
     if (process.getuid?.() === 0) flags.push("--no-sandbox");
     browser.#child = spawn(program, [...flags, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"], env: { ...process.env, TZ: "Europe/Berlin" } });
+    const gone = (why) => {
+      for (const call of browser.#calls.values()) call.fail(new Error(`${call.method}: the browser is gone (${why})`));
+      browser.#calls.clear();
+    };
+    browser.#child.once("exit", (code, signal) => gone(code ?? signal)).once("error", gone);
+    for (const pipe of browser.#child.stdio.slice(3)) pipe.on("error", gone);
     let rest = "";
     browser.#child.stdio[4].setEncoding("utf8").on("data", (chunk) => {
       const messages = (rest + chunk).split("\0");
