@@ -3,6 +3,7 @@
 const TENANT = "tidewheel-tenant";
 const KEY = "tidewheel-key";
 const PATHS = "tidewheel-paths";
+const STRETCHES_MAX = 5;
 
 function stored(storage, name) {
   try {
@@ -58,8 +59,6 @@ async function send(method, path, { query, body, rawBody, headers, signal } = {}
   const head = { Accept: "application/json", ...headers };
   if (tenant) head["Tidewheel-Tenant"] = tenant;
   if (key) head.Authorization = `Bearer ${key}`;
-  // Other sites cannot make a browser send this header here without being asked first, and they are refused.
-  if (method !== "GET") head["Tidewheel-Page"] = "1";
   const text = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));
   if (text !== undefined) head["Content-Type"] = "application/json";
   let response;
@@ -109,6 +108,16 @@ export async function getIfServed(path, query, signal) {
     if (problem instanceof Problem && problem.status === 403) return null;
     throw problem;
   }
+}
+
+// A page of a list. Where few match, the server looks at so many and then says where to go on; that is followed a few
+// times until there is something to show.
+export async function firstMatches(path, query, signal) {
+  let page = await get(path, query, signal);
+  for (let stretch = 1; page.items.length === 0 && page.next_cursor && stretch < STRETCHES_MAX; stretch += 1) {
+    page = await get(path, { ...query, cursor: page.next_cursor }, signal);
+  }
+  return page;
 }
 
 // A change, under a key of its own, so that trying again after a lost answer does it once.

@@ -25,7 +25,7 @@ export function showHelp() {
   const dialog = h("dialog", { "aria-label": "Keyboard shortcuts", close: () => dialog.remove() },
     h("h2", {}, "Keyboard shortcuts"),
     h("table", {}, h("tbody", {}, ROWS.map(([names, meaning]) => h("tr", {}, h("td", { class: "fixed" }, keys(names)), h("td", {}, meaning))))),
-    h("div", { class: "actions" }, h("button", { type: "button", click: () => dialog.close() }, "Close")));
+    h("div", { class: "actions" }, h("a", { href: "/docs" }, "The API's reference"), h("button", { type: "button", click: () => dialog.close() }, "Close")));
   document.body.append(dialog);
   dialog.showModal();
 }

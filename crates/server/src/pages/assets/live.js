@@ -1,9 +1,11 @@
-// Asking again and again: in step while somebody looks, not at all while nobody does, more and more rarely while the
-// server does not answer.
+// Asking again and again: in step while somebody looks, not at all while nobody does, more rarely while answers take
+// long, and more and more rarely while the server does not answer.
 
 import { text } from "/assets/dom.js";
 
 const WAIT_MS_MAX = 30_000;
+// Of the time, asking may take one part in so many.
+const REST_PARTS = 10;
 
 const button = document.getElementById("live");
 const label = document.getElementById("live-text");
@@ -56,21 +58,24 @@ function rest(ms, signal) {
 // Does `work` now and every so often until `signal` says that nobody needs it any more. What it throws the first time is
 // the caller's.
 export async function repeat(work, everyMs, signal) {
-  await work();
+  const timed = async () => {
+    const began = performance.now();
+    await work();
+    return Math.max(everyMs, (performance.now() - began) * REST_PARTS);
+  };
+  let waitMs = await timed();
   lost = false;
   show();
   (async () => {
-    let waitMs = everyMs;
     while (!signal.aborted) {
       await rest(waitMs, signal);
       if (signal.aborted) return;
       try {
-        await work();
-        waitMs = everyMs;
+        waitMs = await timed();
         lost = false;
       } catch (problem) {
         if (signal.aborted) return;
-        waitMs = Math.min(waitMs * 2, WAIT_MS_MAX);
+        waitMs = Math.max(Math.min(waitMs * 2, WAIT_MS_MAX), everyMs);
         lost = true;
         if (problem.status === undefined) console.error(problem);
       }

@@ -1,6 +1,6 @@
 // Dead letters, grouped by what went wrong: replayed or discarded, many at once, or edited and replayed.
 
-import { change, get, getWhole, mayChange } from "/assets/api.js";
+import { change, firstMatches, get, getWhole, mayChange } from "/assets/api.js";
 import { h, replace, text } from "/assets/dom.js";
 import { actionButton, confirm, formDialog, toast } from "/assets/dialogs.js";
 import { fieldText, indented } from "/assets/json-text.js";
@@ -118,7 +118,7 @@ export async function show({ root, query, navigate, signal }) {
     for (const button of bar.querySelectorAll("button")) button.disabled = selected.size === 0;
   };
   async function load(more) {
-    const page = await get("/v1/dead-letters", { ...filter, cursor: more ? cursor : null, limit: PAGE_COUNT }, signal);
+    const page = await firstMatches("/v1/dead-letters", { ...filter, cursor: more ? cursor : null, limit: PAGE_COUNT }, signal);
     jobs = more ? [...jobs, ...page.items] : page.items;
     cursor = page.next_cursor;
     const { counts } = await get("/v1/jobs/count", { state: "dead" }, signal);

@@ -1,6 +1,6 @@
 // Jobs, filtered: by state, type, queue, label and time. Counts of states are counters; lists go on by cursor.
 
-import { get } from "/assets/api.js";
+import { firstMatches, get } from "/assets/api.js";
 import { h, keyed, replace, text } from "/assets/dom.js";
 import { repeat } from "/assets/live.js";
 import { actionButton } from "/assets/dialogs.js";
@@ -112,7 +112,7 @@ export async function show({ root, query, navigate, signal }) {
   replace(root, head("Jobs", news, counted, countButton(filter, counted)), card(null, form), card(null, node, foot));
   let shown = null;
   await repeat(async () => {
-    const [page, counts] = await Promise.all([get("/v1/jobs", { ...filter, cursor, limit: PAGE_COUNT }, signal), get("/v1/jobs/count", {}, signal)]);
+    const [page, counts] = await Promise.all([firstMatches("/v1/jobs", { ...filter, cursor, limit: PAGE_COUNT }, signal), get("/v1/jobs/count", {}, signal)]);
     showCounts(counts.counts);
     if (shown === null) {
       shown = page.items.map(({ id }) => id);

@@ -11,6 +11,7 @@ import { editSchedule } from "/assets/pages/schedule-form.js";
 const EVERY_MS = 5_000;
 const PAGE_COUNT = 50;
 const CROWDED_SHOWN = 5;
+const REDRAW_MS = 5 * 60_000;
 
 const rule = (schedule) => schedule.cron_expr ?? (schedule.every ? `every ${schedule.every}` : "–");
 
@@ -33,7 +34,7 @@ function updateRow(row, schedule) {
 function said({ crowded, changes, fires }) {
   const busiest = [...crowded].slice(0, CROWDED_SHOWN).map(([at, count]) => `${hourMinute(at)} (${count})`).join(", ");
   return h("div", { class: "small soft" },
-    h("p", {}, `${number(fires)} fires. `, crowded.size === 0 ? "No two schedules fire in the same minute" : `In ${number(crowded.size)} minutes several schedules fire together, most at ${busiest}`, " (those that fire every few minutes aside)."),
+    h("p", {}, `${number(fires)} fires. `, crowded.size === 0 ? "No two schedules fire in the same minute" : `In ${number(crowded.size)} minutes several schedules fire together, most at ${busiest}`, " (those that fire every few minutes aside).", ` Times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`),
     changes.map(({ zone, at, byMs }) => h("p", { class: "warn" }, `Clocks in ${zone} go ${byMs > 0 ? "ahead" : "back"} by ${Math.abs(byMs) / 60_000} minutes at ${exact(at)}.`)));
 }
 
@@ -48,7 +49,6 @@ function day(schedulesOf, signal) {
       const drawn = drawing(rows, from, !input.value);
       replace(place, rows.length === 0 ? empty("No schedule is active.") : [drawn.node, said(drawn)]);
     });
-    place.dataset.drawn = "true";
   }
   input.addEventListener("change", draw);
   const node = h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "The next 24 hours"), h("div", { class: "actions" }, h("span", { class: "soft small" }, "or the day"), input, h("button", { type: "button", click: () => { input.value = ""; draw(); } }, "From now"))), place);
@@ -60,6 +60,14 @@ export async function show({ root, query, navigate, signal }) {
   const { node, body } = table(["Schedule", "State", "Rule", ["Zone", "wide"], "Next", ["Last", "wide"], ["What it does", "wide"]], { caption: "Schedules" });
   const foot = h("div", {});
   let page = null;
+  let drawn = { what: "", at: 0 };
+  // Anew when a schedule has changed, and every so often because time goes on.
+  const keepDrawn = () => {
+    const what = page.items.map(({ id, version, state }) => `${id} ${version} ${state}`).join();
+    if (what === drawn.what && Date.now() - drawn.at < REDRAW_MS) return;
+    drawn = { what, at: Date.now() };
+    timeline.draw();
+  };
   const timeline = day(() => page.items, signal);
   const state = h("select", { name: "state" }, ["", "active", "paused", "ended"].map((value) => h("option", { value, selected: value === (filter.state ?? "") }, value || "any")));
   const form = h("form", { class: "filters" }, field("State", state), field("Name", h("input", { name: "name", value: filter.name, autocomplete: "off" })), field("Type", h("input", { name: "type", value: filter.type, autocomplete: "off" })), h("button", { class: "primary" }, "Filter"), h("a", { class: "button", href: "/schedules" }, "Clear"));
@@ -78,6 +86,6 @@ export async function show({ root, query, navigate, signal }) {
     page = await get("/v1/schedules", filter, signal);
     keyed(body, page.items, { key: ({ id }) => id, make: makeRow, update: updateRow });
     if (first) replace(foot, page.items.length === 0 ? empty("No schedule matches.") : null, pager({ next: page.next_cursor, isFirst: !filter.cursor, go: (cursor) => navigate(addressWith({ cursor })), shown: `${number(page.items.length)} shown; the drawing is of these` }));
+    keepDrawn();
   }, EVERY_MS, signal);
-  timeline.draw();
 }
