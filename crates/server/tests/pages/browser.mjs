@@ -120,14 +120,15 @@ class Tab {
     if (method === "Network.requestWillBeSent" && this.#origin !== null && !params.request.url.startsWith(this.#origin) && !params.request.url.startsWith("data:")) this.faults.push(`elsewhere: ${params.request.url}`);
   }
 
-  // Answers these addresses in the server's stead: a path to a status and a body, or to a function of what it answered.
+  // Answers these addresses in the server's stead: a path to a status and a body (or a
+  // promise of them), or to a function of what it answered.
   async pretend(answers) {
     this.#pretended = answers;
     await this.send("Fetch.enable", { patterns: Object.keys(answers).map((path) => ({ urlPattern: `*${path}*`, requestStage: "Response" })) });
   }
 
   async #paused({ requestId, request, responseStatusCode }) {
-    const answer = this.#pretended[new URL(request.url).pathname];
+    const answer = await this.#pretended[new URL(request.url).pathname];
     if (answer === undefined) return this.send("Fetch.continueResponse", { requestId });
     const { body, base64Encoded } = await this.send("Fetch.getResponseBody", { requestId });
     const was = base64Encoded ? Buffer.from(body, "base64").toString() : body;

@@ -156,8 +156,11 @@ test("a job can be run, cancelled and retried", async () => {
 
 test("what is not there is said to be so", async () => {
   const id = "job_00000000000000000000000000";
-  meant = ["404", "404 "].flatMap(() => ["", "/attempts", "/explain"].map((rest) => `404 /v1/jobs/${id}${rest}`));
+  meant = ["", "/attempts", "/explain"].map((rest) => `404 /v1/jobs/${id}${rest}`);
   await open(`/jobs/${id}`);
+  await tab.shows("job_not_found");
+  meant = [...meant, ...["", "/attempts", "/explain"].map((rest) => `404 /v1/jobs/%25ff${rest}`)];
+  await open("/jobs/%ff");
   await tab.shows("job_not_found");
 });
 
@@ -322,6 +325,23 @@ test("a server that asks for a key is signed in to, and back to where one was", 
   await tab.press("Sign in", "main");
   await tab.ready("/jobs?type=report");
   await tab.until(`document.querySelectorAll("tbody tr").length > 10`);
+});
+
+test("a page is there before a slow answer, and says when there is none", async () => {
+  let release;
+  await tab.pretend({ "/v1/jobs": new Promise((done) => { release = done; }) });
+  await open("/cluster");
+  await tab.press("Jobs", "nav");
+  await tab.shows("Looking…");
+  release([200, { items: [], next_cursor: null }]);
+  await tab.shows("No job matches");
+  await open("/");
+  meant = ["503 /v1/overview"];
+  await tab.pretend({ "/v1/overview": [503, { title: "The server is stopping", status: 503, detail: "try again", code: "draining" }] });
+  await tab.shows("No answer", "#live");
+  await tab.pretend({});
+  await tab.key("r");
+  await tab.shows("Live", "#live");
 });
 
 test("tenants are listed with their shares and limits where the server keeps them", async () => {

@@ -3,7 +3,7 @@
 const TENANT = "tidewheel-tenant";
 const KEY = "tidewheel-key";
 const PATHS = "tidewheel-paths";
-const STRETCHES_MAX = 5;
+const LOOK_MS_MAX = 3_000;
 
 function stored(storage, name) {
   try {
@@ -110,11 +110,12 @@ export async function getIfServed(path, query, signal) {
   }
 }
 
-// A page of a list. Where few match, the server looks at so many and then says where to go on; that is followed a few
-// times until there is something to show.
+// A page of a list. Where few match, the server looks at so many and then says where to go on; that is followed for a
+// moment, until there is something to show.
 export async function firstMatches(path, query, signal) {
+  const began = performance.now();
   let page = await get(path, query, signal);
-  for (let stretch = 1; page.items.length === 0 && page.next_cursor && stretch < STRETCHES_MAX; stretch += 1) {
+  while (page.items.length === 0 && page.next_cursor && performance.now() - began < LOOK_MS_MAX) {
     page = await get(path, { ...query, cursor: page.next_cursor }, signal);
   }
   return page;

@@ -30,12 +30,22 @@ const PAGES = [
   [/^\/sign-in$/, signIn, "", "Sign in"],
 ];
 const AGAIN_MS = 3_000;
+const PATIENCE_MS = 400;
 const THEMES = ["system", "light", "dark"];
 
 const main = document.getElementById("main");
 const tenantInput = document.getElementById("tenant");
 const themeButton = document.getElementById("theme");
 let leaving = new AbortController();
+
+// What cannot be read names nothing; the server will say so.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 async function show() {
   leaving.abort();
@@ -51,7 +61,9 @@ async function show() {
   document.title = `${title} · Tidewheel`;
   main.dataset.ready = "false";
   const root = document.createElement("div");
-  const context = { root, signal, navigate, query: new URLSearchParams(location.search), id: match[1] === undefined ? null : decodeURIComponent(match[1]), titled: (shown) => { document.title = `${shown} · Tidewheel`; } };
+  const context = { root, signal, navigate, query: new URLSearchParams(location.search), id: match[1] === undefined ? null : decoded(match[1]), titled: (shown) => { document.title = `${shown} · Tidewheel`; } };
+  // What was shown before stays until there is something else to see, but not for long.
+  const soon = setTimeout(() => { if (!signal.aborted) replace(main, root); }, PATIENCE_MS);
   try {
     await module.show(context);
   } catch (problem) {
@@ -60,8 +72,9 @@ async function show() {
     // A server that starts or stops is back in a moment.
     if (problem.status === 0 || problem.status >= 500) setTimeout(() => { if (!signal.aborted) show(); }, AGAIN_MS);
   }
+  clearTimeout(soon);
   if (signal.aborted) return;
-  replace(main, root);
+  if (!root.isConnected) replace(main, root);
   main.dataset.ready = "true";
 }
 

@@ -102,7 +102,7 @@ export async function show({ root, query, navigate, signal }) {
   const { node, body } = table(["Job", "State", "Type", "Set for", ["Attempts", "number"], ["Goes to", "wide"], ["Labels", "wide"], ["Last error", "wide"]], { caption: "Jobs" });
   const news = h("button", { type: "button", class: "hidden", click: () => navigate(location.pathname + location.search, { replaced: true, keepPlace: true }) }, "The list has changed: show it");
   const counted = h("span", { class: "soft small" });
-  const foot = h("div", {});
+  const foot = h("div", {}, empty("Looking…"));
   const go = (next) => {
     const address = new URLSearchParams(location.search);
     if (next === null) address.delete("cursor");

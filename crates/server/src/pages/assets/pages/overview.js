@@ -11,6 +11,7 @@ import { laneTable } from "/assets/pages/queues.js";
 const EVERY_MS = 2_000;
 const LAG_WARN_MS = 1_000;
 const BACKLOG_WARN_MS = 5_000;
+const CONCERNS_SHOWN = 3;
 const STORED = ["scheduled", "running", "retrying", "succeeded", "dead", "cancelled", "skipped", "expired"];
 
 function tile(name, href) {
@@ -20,7 +21,7 @@ function tile(name, href) {
   return { node, set: (shown, said) => { text(value, shown); text(note, said); } };
 }
 
-// What somebody should look at, worst first.
+// What somebody should look at, worst first; no more than there is always room for.
 export function concerns(view) {
   const found = [];
   const lane = view.lanes.find(({ waits_for }) => waits_for === "no_worker");
@@ -29,7 +30,7 @@ export function concerns(view) {
   if (lane) found.push(["warned", `No worker asks for jobs of the queue ${lane.name}; ${number(lane.depth)}${lane.more ? " or more" : ""} are due.`]);
   if (view.rates.failed > view.rates.succeeded && view.rates.failed > 0.05) found.push(["warned", "More attempts fail than succeed."]);
   if (view.jobs.dead > 0) found.push(["warned", `${number(view.jobs.dead)} dead ${view.jobs.dead === 1 ? "letter waits" : "letters wait"} to be replayed or discarded.`]);
-  return found;
+  return found.slice(0, CONCERNS_SHOWN);
 }
 
 function showHealth(node, view) {
