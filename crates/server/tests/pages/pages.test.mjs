@@ -220,6 +220,16 @@ test("a schedule can be made and deleted", async () => {
   await tab.press("Create", "dialog");
   const { items: [made] } = await eventually(async () => { const page = await server.get("/v1/schedules?name=made-by-hand"); return page.items.length === 1 && page; }, "the schedule");
   await tab.ready(`/schedules/${made.id}`);
+  await tab.press("Edit");
+  await tab.write("dialog input[name=every]", "");
+  await tab.write("dialog input[name=cron_expr]", "0 5 * * *");
+  await tab.write("dialog input[name=queue]", "");
+  await tab.write("dialog input[name=target_url]", `${server.origin}/healthz`);
+  await tab.shows("05:00", "dialog .notice");
+  await tab.press("Save", "dialog");
+  await tab.shows("POST ");
+  const changed = await server.get(`/v1/schedules/${made.id}`);
+  assert.deepEqual([changed.cron_expr, changed.every, changed.queue, changed.target.url], ["0 5 * * *", undefined, undefined, `${server.origin}/healthz`]);
   await tab.press("Delete");
   await tab.press("Delete the schedule", "dialog");
   await tab.ready("/schedules");

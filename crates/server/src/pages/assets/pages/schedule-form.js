@@ -6,6 +6,7 @@ import { formDialog, problemText } from "/assets/dialogs.js";
 import { indented } from "/assets/json-text.js";
 import { field } from "/assets/parts.js";
 import { clockChanges, exact, inZone } from "/assets/time.js";
+import { timeFields } from "/assets/pages/fires.js";
 
 const PREVIEW_COUNT = 8;
 const WAIT_MS = 250;
@@ -46,9 +47,11 @@ function fields(schedule) {
   ];
 }
 
-// The time fields as they stand in the form.
-function timing(data) {
-  const out = { timezone: data.get("timezone") || "UTC", dst: { gap: data.get("gap"), fold: data.get("fold") } };
+// The time fields as they stand in the form, and those of the schedule that are not in it.
+function timing(data, schedule) {
+  const out = schedule ? timeFields(schedule) : {};
+  for (const name of ["cron_expr", "every", "window"]) delete out[name];
+  Object.assign(out, { timezone: data.get("timezone") || "UTC", dst: { gap: data.get("gap"), fold: data.get("fold") } });
   for (const name of ["cron_expr", "every", "window"]) if (data.get(name).trim()) out[name] = data.get(name).trim();
   return out;
 }
@@ -79,7 +82,7 @@ function showFires(place, fires, zone) {
     next && h("p", { class: "small soft" }, `Clocks there are next moved at ${exact(next.at)}, by ${next.byMs / 60_000} minutes.`));
 }
 
-function preview(form, from) {
+function preview(form, from, schedule) {
   const place = h("div", {});
   let turn = 0;
   const draw = async () => {
@@ -88,7 +91,7 @@ function preview(form, from) {
     await new Promise((done) => setTimeout(done, WAIT_MS));
     if (mine !== turn || !form.isConnected) return;
     const data = new FormData(form);
-    const body = { ...timing(data), count: PREVIEW_COUNT };
+    const body = { ...timing(data, schedule), count: PREVIEW_COUNT };
     if (from.value) body.from = new Date(`${from.value}T00:00`).toISOString();
     if (!body.cron_expr && !body.every) return replace(place, h("p", { class: "soft small" }, "Give a cron expression or an interval."));
     try {
@@ -122,7 +125,7 @@ export function editSchedule(schedule, version) {
     },
   });
   const form = body.closest("form");
-  const shown = preview(form, from);
+  const shown = preview(form, from, schedule);
   place.append(shown.place);
   form.addEventListener("input", shown.draw);
   shown.draw();
