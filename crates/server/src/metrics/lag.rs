@@ -85,8 +85,7 @@ impl LagHistogram {
 impl EncodeMetric for LagHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts = self.counts();
-        // The encoder writes the largest number as `+Inf`.
-        let bounds = BOUNDS_MS.into_iter().map(|bound| f64::from(bound) / 1_000.0).chain([f64::MAX]);
+        let bounds = BOUNDS_MS.into_iter().map(|bound| f64::from(bound) / 1_000.0).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(counts.0).collect();
         #[expect(clippy::cast_precision_loss, reason = "a sum of lags need not be exact beyond 2^52 ms")]
         let sum_s = self.0.sum_ms.load(Ordering::Relaxed) as f64 / 1_000.0;
@@ -100,6 +99,10 @@ impl EncodeMetric for LagHistogram {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::metrics::histogram::Histogram;
+    use prometheus_client::registry::{Metric, Registry};
+
     use super::*;
 
     #[test]
@@ -115,6 +118,24 @@ mod tests {
         assert!((2.0..=5.0).contains(&at(900)), "{}", at(900));
         assert!((1_000.0..=2_000.0).contains(&at(910)), "{}", at(910));
         assert!((1_999.0..=2_000.0).contains(&at(999)), "{}", at(999));
+    }
+
+    fn written(metric: impl Metric) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        registry.register("lag", "How late", metric);
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn it_is_written_as_the_library_writes_its_own() {
+        let ours = LagHistogram::default();
+        let theirs = Histogram::new(BOUNDS_MS.map(|bound| f64::from(bound) / 1_000.0));
+        for lag_ms in [0_u32, 1, 2, 3, 350, 500, 300_000, 300_001, 4_000_000] {
+            ours.observe(lag_ms.into());
+            theirs.observe(f64::from(lag_ms) / 1_000.0);
+        }
+        assert_eq!(written(ours), written(theirs));
     }
 
     #[test]
