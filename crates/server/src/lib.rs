@@ -11,6 +11,7 @@
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
+//! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
 
 pub mod access;
@@ -20,6 +21,7 @@ pub mod engine;
 mod grpc;
 pub mod http;
 pub mod metrics;
+mod pages;
 pub mod push;
 pub mod random;
 pub mod testing;

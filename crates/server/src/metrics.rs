@@ -1,6 +1,9 @@
 //! What the server counts, in Prometheus' text form at `/metrics`. Names are documented in `docs/metrics.md`
 //! and golden; no label has more values than the code has names for.
 
+mod lag;
+mod recent;
+
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
@@ -11,13 +14,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tidewheel_core::job::{Ending, Job, State};
+use tidewheel_core::time::Timestamp;
 use tidewheel_store::Counts;
 
-/// From 1 ms to 5 min, fine where it matters.
-const LAG_BUCKETS_S: [f64; 20] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0,
-    180.0, 300.0,
-];
+pub(crate) use lag::LagCounts;
+use lag::LagHistogram;
+use recent::Recent;
+pub(crate) use recent::{SAMPLE_MS, Sample};
+
 const SYNC_BUCKETS_S: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 
@@ -49,7 +53,7 @@ type Seconds = Gauge<f64, AtomicU64>;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    lag: Histogram,
+    lag: LagHistogram,
     submissions: Counter,
     duplicates: Counter,
     deliveries: Family<OutcomeLabels, Counter>,
@@ -63,6 +67,7 @@ pub struct Metrics {
     sync: Histogram,
     recoveries: Counter,
     caught_up: Counter,
+    recent: Recent,
 }
 
 impl Default for Metrics {
@@ -77,7 +82,7 @@ impl Metrics {
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("tidewheel"),
-            lag: Histogram::new(LAG_BUCKETS_S),
+            lag: LagHistogram::default(),
             submissions: Counter::default(),
             duplicates: Counter::default(),
             deliveries: Family::default(),
@@ -91,6 +96,7 @@ impl Metrics {
             sync: Histogram::new(SYNC_BUCKETS_S),
             recoveries: Counter::default(),
             caught_up: Counter::default(),
+            recent: Recent::default(),
         };
         metrics.register();
         metrics.set_workers(0, 0);
@@ -164,8 +170,7 @@ impl Metrics {
     }
 
     pub(crate) fn started(&self, lag_ms: i64) {
-        #[expect(clippy::cast_precision_loss, reason = "lags are far below 2^52 ms")]
-        self.lag.observe(lag_ms.max(0) as f64 / 1_000.0);
+        self.lag.observe(u64::try_from(lag_ms).unwrap_or(0));
     }
 
     pub(crate) fn attempt_ended(&self, job: &Job) {
@@ -210,6 +215,42 @@ impl Metrics {
             let gauge = self.jobs.get_or_create(&StateLabels { state: state.as_str() });
             gauge.set(i64::try_from(counts.of(state)).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Keeps what has been counted up to now among the samples of the last minutes, if it is time for one.
+    pub(crate) fn note_recent(&self, now: Timestamp) {
+        self.recent.note(now, || self.sample(now));
+    }
+
+    /// The samples of the last minutes, oldest first.
+    pub(crate) fn recent(&self) -> Vec<Sample> {
+        self.recent.samples()
+    }
+
+    /// What has been counted up to now.
+    pub(crate) fn sample(&self, now: Timestamp) -> Sample {
+        let ended =
+            |ending: Ending| self.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }).get();
+        let jobs = |state: State| {
+            let gauge = self.jobs.get_or_create(&StateLabels { state: state.as_str() }).get();
+            u64::try_from(gauge).unwrap_or(0)
+        };
+        let succeeded = ended(Ending::Succeeded);
+        Sample {
+            at: now,
+            submitted: self.submissions.get(),
+            succeeded,
+            failed: Ending::ALL.into_iter().map(ended).sum::<u64>().saturating_sub(succeeded),
+            lag: self.lag.counts(),
+            waiting: jobs(State::Scheduled) + jobs(State::Retrying),
+            running: jobs(State::Running),
+            dead: jobs(State::Dead),
+        }
+    }
+
+    /// What is in memory: jobs near or due, attempts being claimed or delivered, attempts that hold a lease.
+    pub(crate) fn memory(&self) -> [u64; 3] {
+        [&self.held, &self.in_flight, &self.leases].map(|gauge| u64::try_from(gauge.get()).unwrap_or(0))
     }
 
     /// A group of writes became durable.

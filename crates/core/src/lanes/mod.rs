@@ -232,6 +232,15 @@ impl<T> Lane<T> {
         heads.filter_map(|lot| lot.entries.front()).map(|head| head.ready_at_ms).min()
     }
 
+    /// How many entries of a tenant wait, and since when the longest waiting of its lots' heads has been ready.
+    #[must_use]
+    pub fn waiting_of(&self, tenant: &str) -> Option<(usize, i64)> {
+        let lots = &self.tenants.get(*self.keys.get(tenant)?)?.lots;
+        let heads = lots.iter().filter_map(|lot| lot.entries.front());
+        let oldest = heads.map(|head| head.ready_at_ms).min()?;
+        Some((lots.iter().map(|lot| lot.entries.len()).sum(), oldest))
+    }
+
     /// How many more entries of a tenant and priority fit.
     #[must_use]
     pub fn free(&self, tenant: &str, priority: Priority) -> usize {

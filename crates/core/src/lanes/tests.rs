@@ -242,6 +242,18 @@ fn the_oldest_is_known() {
     assert_eq!(lane.oldest_ready_at(), Some(70));
 }
 
+#[test]
+fn what_waits_of_a_tenant_is_known() {
+    let mut lane = Lane::new(NEVER_AGES);
+    assert_eq!(lane.waiting_of("a"), None);
+    lane.push(entry("a", Low, 70, 1)).unwrap();
+    lane.push(entry("a", High, 90, 2)).unwrap();
+    lane.push(entry("b", High, 50, 3)).unwrap();
+    assert_eq!((lane.waiting_of("a"), lane.waiting_of("b")), (Some((2, 70)), Some((1, 50))));
+    popped(&mut lane, 100, 3);
+    assert_eq!(lane.waiting_of("a"), None);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Push { tenant: u8, priority: Priority, age_ms: i64, cost: u32 },

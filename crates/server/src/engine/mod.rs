@@ -47,7 +47,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
-pub use ready::{Allotment, Interest, Tenants};
+pub use ready::{Allotment, Interest, LaneView, Tenants};
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -419,6 +419,13 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         self.shared.tell(Message::Whereabouts { job: Box::new(job.clone()), reply });
         answer.await.unwrap_or(Whereabouts::Store { backlog: false })
+    }
+
+    /// The lanes in which jobs of a tenant wait in memory, deepest first, at most so many.
+    pub async fn lanes(&self, tenant: Tenant, count_max: usize) -> Vec<LaneView> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Lanes { tenant, count_max, reply });
+        answer.await.unwrap_or_default()
     }
 
     /// Whether the server is stopping.

@@ -10,8 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, queues, schedules,
-    tenants, webhook_secrets, workers,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
+    schedules, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
 
@@ -76,6 +76,7 @@ fn v1() -> Vec<Route> {
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),
         on("delete", "/keys/{id}", delete(keys::revoke)),
+        on("get", "/overview", get(overview::show)),
     ]
 }
 
@@ -118,6 +119,7 @@ pub fn router(parts: HttpParts) -> Router {
     }
     let (engine, access) = (app.engine.clone(), Arc::clone(&app.access));
     let clock = Arc::clone(engine.clock());
+    let router = crate::pages::add(router);
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
     crate::grpc::add(router, &engine, &access).layer(axum::middleware::from_fn(move |request, next| {
         access_log::log(Arc::clone(&clock), request, next)

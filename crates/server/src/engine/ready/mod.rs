@@ -31,6 +31,7 @@ pub(super) use self::refill::{Lot, Refill};
 use self::seats::Seats;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
+pub use self::view::LaneView;
 use super::config::Config;
 use super::governor::MadeUp;
 

@@ -1,12 +1,53 @@
 //! What can be said of what is in memory: for `explain`, gauges and checkpoints.
 
+use std::sync::Arc;
+
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Priority};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
 use super::{Ready, Stage, SubscriberId};
 
+/// What of a tenant waits in memory for one destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneView {
+    /// The queue, or scheme, host and port of the targets.
+    pub name: Arc<str>,
+    /// Whether it is a queue.
+    pub is_queue: bool,
+    /// How many wait in memory.
+    pub depth: usize,
+    /// Whether more are due that stay in the store until there is room.
+    pub more: bool,
+    /// Since when the longest waiting has been due.
+    pub oldest: Timestamp,
+    /// Why it does not move, if it does not.
+    pub reason: Option<&'static str>,
+}
+
 impl Ready {
+    /// The lanes in which jobs of a tenant wait, deepest first, at most so many.
+    pub(in crate::engine) fn lanes_of(&self, tenant: &Tenant, count_max: usize) -> Vec<LaneView> {
+        let slots = self.lanes.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?)));
+        let mut lanes: Vec<LaneView> = slots
+            .filter_map(|(index, slot)| {
+                let (depth, oldest_ms) = slot.lane.waiting_of(tenant.as_str())?;
+                Some(LaneView {
+                    name: Arc::clone(&slot.name),
+                    is_queue: slot.is_queue,
+                    depth,
+                    more: slot.overflows.keys().any(|lot| lot.tenant == *tenant),
+                    oldest: Timestamp::from_ms(oldest_ms),
+                    reason: self.lane_state(index).and_then(|(_, reason)| reason),
+                })
+            })
+            .collect();
+        lanes.sort_unstable_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.name.cmp(&b.name)));
+        lanes.truncate(count_max);
+        lanes
+    }
+
     /// Where a job is, and how many stand before it in its lane.
     pub(in crate::engine) fn stage(&self, id: &JobId) -> Option<Stage> {
         self.held.get(id).map(|held| held.stage)

@@ -30,7 +30,7 @@ use crate::engine::listing;
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
-use crate::engine::{Shared, Take, Whereabouts, named, outcomes, recheck};
+use crate::engine::{LaneView, Shared, Take, Whereabouts, named, outcomes, recheck};
 
 /// What the scheduler hears of.
 pub(in crate::engine) enum Message {
@@ -66,6 +66,8 @@ pub(in crate::engine) enum Message {
     Gained { shards: Vec<Shard>, running: Vec<Job> },
     /// Shards are no longer served, as the territory has it; answer when nothing of them will be claimed any more.
     Lost { done: oneshot::Sender<()> },
+    /// Somebody asks what of a tenant waits where.
+    Lanes { tenant: Tenant, count_max: usize, reply: oneshot::Sender<Vec<LaneView>> },
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.

@@ -80,6 +80,9 @@ impl Scheduler {
                 self.lost();
                 done.send(()).ok();
             }
+            Message::Lanes { tenant, count_max, reply } => {
+                reply.send(self.ready.lanes_of(&tenant, count_max)).ok();
+            }
             Message::Drain { reply } => {
                 self.send_workers_away();
                 self.ready.drop_takers();

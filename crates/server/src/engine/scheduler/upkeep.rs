@@ -96,6 +96,7 @@ impl Scheduler {
             if let Ok(counts) = shared.store.counts(None).await {
                 shared.metrics.set_backlog(&counts);
             }
+            shared.metrics.note_recent(now);
         });
     }
 }

@@ -4,6 +4,7 @@
 mod admin_paths;
 mod admin_shapes;
 mod cluster_shapes;
+mod overview_shapes;
 mod parameters;
 mod paths;
 mod schedule_paths;

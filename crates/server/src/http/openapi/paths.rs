@@ -334,6 +334,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..PLAIN
     },
     Operation {
+        path: "/v1/overview",
+        id: "overview",
+        summary: "What one looks at first: jobs by state, lag, rates, what waits where",
+        description: "From what is counted in memory; it costs the same however many jobs there are, and may be asked for every second or two. Jobs and lanes are the tenant's, the rest is of the whole server.",
+        parameters: TENANT,
+        answers: &[(200, "The overview.", Some("Overview"))],
+        problems: &[Code::InvalidTenant, Code::StoreUnavailable],
+        ..PLAIN
+    },
+    Operation {
         path: "/healthz",
         id: "healthz",
         summary: "Whether the process is up",
