@@ -33,11 +33,11 @@ fn until_shared(server: &Server, wanted: &[u64]) {
 
 /// Submits a job of a tenant of its own, so that all shards are met; gives its id.
 fn submit(server: &Server, target: &Target, number: usize, delay_ms: i64) -> String {
-    let body = json!({"type": "t", "target_url": target.url("/"), "run_at": instant(delay_ms), "payload": number});
+    let body =
+        json!({"type": "t", "target_url": target.url("/"), "run_at": instant(delay_ms), "payload": number});
     let tenant = format!("tenant-{number}");
     let headers = [("tidewheel-tenant", tenant.as_str())];
-    let answer =
-        request(server.address, "POST", "/v1/jobs", &headers, body.to_string().as_bytes()).unwrap();
+    let answer = request(server.address, "POST", "/v1/jobs", &headers, body.to_string().as_bytes()).unwrap();
     assert_eq!(answer.status, 201, "{}", answer.head);
     answer.json()["id"].as_str().unwrap().to_owned()
 }

@@ -20,7 +20,8 @@ fn number(value: i64) -> Result<u64, Trouble> {
 }
 
 fn read(kind: &'static str, row: &Row) -> Result<Document, Trouble> {
-    let tenant = Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a document's tenant"))?;
+    let tenant =
+        Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a document's tenant"))?;
     Ok(Document {
         key: DocumentKey { kind, tenant, name: Arc::from(row.try_get::<_, &str>("name")?) },
         version: number(row.try_get("version")?)?,
@@ -105,7 +106,10 @@ impl Documents for PostgresStore {
     }
 
     async fn document(&self, key: &DocumentKey) -> Result<Option<Document>, Error> {
-        self.database.connections.bounded(async { self.database.document_now(key).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded(async { self.database.document_now(key).await.map_err(plain) })
+            .await
     }
 
     async fn documents(&self, query: DocumentQuery) -> Result<Vec<Document>, Error> {

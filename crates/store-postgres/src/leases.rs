@@ -222,7 +222,9 @@ impl Leases for PostgresStore {
     }
 
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
-        let tell = async { news::tell(&self.database.connections, &self.database.schema, &news).await.map_err(plain) };
+        let tell = async {
+            news::tell(&self.database.connections, &self.database.schema, &news).await.map_err(plain)
+        };
         self.database.connections.bounded(tell).await
     }
 

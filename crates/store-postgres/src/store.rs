@@ -11,7 +11,8 @@ use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed,
-    Layout, Leases, ListQuery, News, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
+    Layout, Leases, ListQuery, News, OnConflict, Order, Page, Refusal, Store, Submission, Submitted,
+    TenantDue,
 };
 
 use crate::connections::{Connections, Lane};

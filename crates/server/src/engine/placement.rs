@@ -83,8 +83,7 @@ mod tests {
         let before = owners(&names(4), 64);
         let after = owners(&names(3), 64);
         let gone: Arc<str> = Arc::from("node-3");
-        let moved =
-            before.iter().filter(|(shard, owner)| **owner != gone && after[shard] != **owner).count();
+        let moved = before.iter().filter(|(shard, owner)| **owner != gone && after[shard] != **owner).count();
         assert!(moved <= 16, "{moved} shards moved that need not have");
     }
 

@@ -13,7 +13,7 @@ use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
-use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Subscriber, TakeReply, Taker};
+use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
 use crate::engine::scan::{Part, Reached, Read, Stretch};
 use crate::engine::{Take, expected_start, is_waiting, named};
 
@@ -61,6 +61,22 @@ impl Scheduler {
             page.next_at.filter(|at| read.until < self.missed_before && *at >= self.missed_before)
         {
             self.scan.announce(&stretch.tenant, at);
+        }
+    }
+
+    pub(super) fn refilled(&mut self, refill: &Refill, page: Result<DuePage, Error>, now: Timestamp) {
+        self.reads = self.reads.saturating_sub(1);
+        match page {
+            // Others serve it now.
+            Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
+            Ok(page) => {
+                let times = (now, self.shared.clock.monotonic_ms());
+                self.ready.refill(refill, (page.jobs, page.resume), &mut self.governor, times);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "due jobs could not be read; trying again");
+                self.ready.refill_failed(refill);
+            }
         }
     }
 

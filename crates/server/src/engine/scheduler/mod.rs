@@ -125,7 +125,8 @@ impl Scheduler {
         let now = shared.clock.now();
         let monotonic_ms = shared.clock.monotonic_ms();
         let missed_before = now.plus_ms(-config.catch_up_grace_ms);
-        let leases = if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
+        let leases =
+            if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
         let mut scheduler = Self {
             ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
             scan: Scan::new(config.lookahead_ms, missed_before),
@@ -417,7 +418,10 @@ async fn take_over(shared: &Shared) -> Result<Leases, Error> {
         }
     }
     if !lost.is_empty() {
-        tracing::info!(count = lost.len(), "attempts were under way when the server stopped; trying them again");
+        tracing::info!(
+            count = lost.len(),
+            "attempts were under way when the server stopped; trying them again"
+        );
         shared.metrics.recovered(lost.len());
         shared.store.apply(now, None, lost).await?;
     }

@@ -53,21 +53,7 @@ impl Scheduler {
                 }
             }
             Message::Read { read, page } => self.read_back(&read, page, now),
-            Message::Refilled { refill, page } => {
-                self.reads = self.reads.saturating_sub(1);
-                match page {
-                    // Others serve it now.
-                    Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
-                    Ok(page) => {
-                        let times = (now, self.shared.clock.monotonic_ms());
-                        self.ready.refill(&refill, (page.jobs, page.resume), &mut self.governor, times);
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "due jobs could not be read; trying again");
-                        self.ready.refill_failed(&refill);
-                    }
-                }
-            }
+            Message::Refilled { refill, page } => self.refilled(&refill, page, now),
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
             Message::Allot(all) => self.ready.allot(all),
             Message::Take { take, reply } => self.taker(take, reply),
