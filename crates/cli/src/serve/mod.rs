@@ -1,6 +1,7 @@
 //! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
 
 pub(crate) mod descriptors;
+mod disk;
 mod logging;
 pub(crate) mod node;
 mod run;

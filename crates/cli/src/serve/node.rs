@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::descriptors::connections_max;
-use super::zoneinfo;
+use super::{disk, zoneinfo};
 
 /// How a node is set up.
 pub(crate) struct NodeConfig {
@@ -63,7 +63,8 @@ impl Node {
         let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
-        let metrics = Arc::new(Metrics::new());
+        let data = config.data.clone();
+        let metrics = Arc::new(Metrics::new().measuring_disk(move || disk::space(&data)));
         let zones = zones(config.tz_dir.clone()).await?;
         let store = open(&config, &zones, &metrics).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -73,7 +74,8 @@ impl Node {
             None => {
                 let pusher =
                     Pusher::new(PushConfig { allow: config.targets.clone(), ..PushConfig::default() })?;
-                Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random)))
+                let deliverer = PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random));
+                Arc::new(deliverer.timed_by(Arc::clone(&metrics)))
             }
         };
         let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer, zones };

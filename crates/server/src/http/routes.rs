@@ -102,10 +102,10 @@ pub fn router(parts: HttpParts) -> Router {
         }
     }
     let engine = app.engine.clone();
-    let clock = Arc::clone(engine.clock());
+    let (clock, metrics) = (Arc::clone(engine.clock()), Arc::clone(engine.metrics()));
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
     crate::grpc::add(router, &engine).layer(axum::middleware::from_fn(move |request, next| {
-        access_log::log(Arc::clone(&clock), request, next)
+        access_log::log(Arc::clone(&clock), Arc::clone(&metrics), request, next)
     }))
 }
 

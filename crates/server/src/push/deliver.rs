@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use super::{PushReport, PushRequest, Pusher, Verdict};
 use crate::clock::Clock;
 use crate::engine::{Deliver, Report, Reports};
+use crate::metrics::Metrics;
 use crate::random::Random;
 
 const JOB_ID: HeaderName = HeaderName::from_static("tidewheel-job-id");
@@ -30,6 +31,7 @@ pub struct PushDeliverer {
     pusher: Pusher,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    metrics: Option<Arc<Metrics>>,
     /// Requests under way, so that a job called off can be stopped.
     under_way: Arc<Mutex<FxHashMap<JobId, AbortHandle>>>,
 }
@@ -38,7 +40,14 @@ impl PushDeliverer {
     /// Delivers through `pusher`.
     #[must_use]
     pub fn new(pusher: Pusher, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { pusher, clock, random, under_way: Arc::default() }
+        Self { pusher, clock, random, metrics: None, under_way: Arc::default() }
+    }
+
+    /// Also notes how long pushes take.
+    #[must_use]
+    pub fn timed_by(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     async fn push(&self, job: &Job, target: &Target) -> Command {
@@ -46,7 +55,12 @@ impl PushDeliverer {
         let report = match request(job, target) {
             Ok(mut request) => {
                 request.now = self.clock.now();
-                self.pusher.push(request).await
+                let started_ms = self.clock.monotonic_ms();
+                let report = self.pusher.push(request).await;
+                if let Some(metrics) = &self.metrics {
+                    metrics.pushed(self.clock.monotonic_ms().saturating_sub(started_ms));
+                }
+                report
             }
             Err(excerpt) => PushReport { verdict: Verdict::Refused, status: None, excerpt, timed_out: false },
         };

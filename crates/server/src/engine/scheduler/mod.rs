@@ -133,6 +133,7 @@ impl Scheduler {
                 });
             }
         }
+        shared.metrics.set_start_time(now);
         if !lost.is_empty() {
             tracing::info!(
                 count = lost.len(),
