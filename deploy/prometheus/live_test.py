@@ -1,7 +1,8 @@
 """A real Prometheus scrapes a real server, and alerts are provoked: each must fire, none before.
 
-Run by scripts/test-alerts. Waits in `for` are shortened in a copy of the rules; everything else is as shipped. Alerts that
-need minutes of a condition, a broken disk or a crowd are left to alerts_test.yaml.
+Run by scripts/test-alerts. In a copy of the rules the waits in `for` are a second and what may be a minute old may be five
+seconds old; everything else is as shipped. Alerts that need a slow, full or broken disk, or five minutes in which nothing
+starts, are left to alerts_test.yaml.
 
 Usage: live_test.py TIDEWHEEL PROMETHEUS
 """
@@ -25,6 +26,10 @@ from pathlib import Path
 
 PATIENCE_S = 90
 POLL_S = 0.2
+# More than the alert on slow targets bears with.
+SLOW_TARGET_S = 11
+# More than a lane holds in memory of one tenant and priority, and than the alert on backlogs bears with.
+FLOOD_COUNT = 20_000
 HERE = Path(__file__).resolve().parent
 
 
@@ -46,7 +51,7 @@ def free_port():
 
 
 class Target(http.server.BaseHTTPRequestHandler):
-    """Fails at /fail; at /hang it answers only when it is let go."""
+    """Fails at /fail; takes its time at /slow; at /hang it answers only when it is let go."""
 
     let_go = threading.Event()
     protocol_version = "HTTP/1.1"
@@ -55,6 +60,8 @@ class Target(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.path == "/hang":
             self.let_go.wait(PATIENCE_S)
+        elif self.path == "/slow":
+            self.let_go.wait(SLOW_TARGET_S)
         with contextlib.suppress(OSError):
             self.send_response(400 if self.path == "/fail" else 200)
             self.send_header("content-length", "0")
@@ -75,7 +82,7 @@ class Server:
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 [self.program, "serve", "--data", self.folder / "data", "--listen", f"127.0.0.1:{self.port}"]
-                + ["--drain", f"{PATIENCE_S}s"],
+                + ["--drain", f"{PATIENCE_S}s", "--push-per-host", "2"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -90,9 +97,10 @@ class Server:
         except OSError:
             return False
 
-    def call(self, method, path, body=None):
+    def call(self, method, path, body=None, tenant="default"):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
+        headers = {"content-type": "application/json", "tidewheel-tenant": tenant}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, json.loads(answer.read() or b"null")
@@ -117,6 +125,7 @@ class Prometheus:
     def __init__(self, program, folder, target):
         self.port = free_port()
         rules = re.sub(r"(?m)^(\s+for:) .*$", r"\1 1s", (HERE / "alerts.yaml").read_text())
+        rules = re.sub(r"(age_seconds\S*) > 60\b", r"\1 > 5", rules)
         (folder / "alerts.yaml").write_text(rules)
         config = (HERE / "prometheus.yaml").read_text()
         config = config.replace("127.0.0.1:7400", target).replace("scrape_interval: 15s", "scrape_interval: 500ms")
@@ -164,29 +173,51 @@ class Prometheus:
 
 
 def provoke_failures(server, prometheus, target):
+    server.must("/v1/jobs", {"type": "t", "target_url": target + "/slow"})
     for _ in range(5):
         server.must("/v1/jobs", {"type": "t", "target_url": target + "/fail", "max_attempts": 1})
-    prometheus.must_fire("TidewheelDeadLetters", "TidewheelDeliveriesFailing")
+    prometheus.must_fire("TidewheelDeadLetters", "TidewheelDeliveriesFailing", "TidewheelTargetsSlow")
 
 
 def provoke_want_of_workers(server, prometheus):
     """Nobody takes the jobs of a queue; when somebody does at last, they start late."""
     for _ in range(20):
-        server.must("/v1/jobs", {"type": "t", "queue": "forsaken"})
+        server.must("/v1/jobs", {"type": "t", "queue": "forsaken", "priority": "critical"})
     prometheus.must_fire("TidewheelQueueWithoutWorkers")
     wait_for(
         "jobs over five seconds late",
         lambda: (prometheus.value('tidewheel_queue_oldest_age_seconds{queue="forsaken"}') or 0) > 6,
     )
+    # Somebody asks, but works for another tenant only.
+    ask = {"worker": "w", "max": 1, "wait": "20s", "lease": "1s"}
+    asking = ("POST", "/v1/queues/forsaken/take", ask, "other")
+    threading.Thread(target=server.call, args=asking, daemon=True).start()
+    prometheus.must_fire("TidewheelQueueBehind")
+    server.must("/v1/jobs", {"type": "t", "queue": "prompt", "priority": "low"})
+    server.must("/v1/queues/prompt/take", {"worker": "w", "max": 1, "wait": "20s", "lease": "10m"})
     # Taken, and never heard of again.
-    taken = server.must("/v1/queues/forsaken/take", {"worker": "w", "max": 20, "wait": "1s", "lease": "1s"})
-    assert len(taken["jobs"]) == 20, taken
-    prometheus.must_fire("TidewheelLagHigh", "TidewheelLagBudgetFastBurn", "TidewheelLeasesExpiring")
+    taken = 0
+    while taken < 20:
+        ask = {"worker": "w", "max": 20, "wait": "20s", "lease": "1s"}
+        jobs = server.must("/v1/queues/forsaken/take", ask)["jobs"]
+        assert jobs, f"{taken} of 20 jobs were handed out"
+        taken += len(jobs)
+    prometheus.must_fire("TidewheelLagHigh", "TidewheelLagBudgetFastBurn", "TidewheelLagBudgetSlowBurn")
+    prometheus.must_fire("TidewheelPriorityInversion", "TidewheelLeasesExpiring")
+
+
+def provoke_a_flood(server, prometheus):
+    for _ in range(2):
+        server.must("/v1/jobs/batch", [{"type": "t", "queue": "flooded"}] * (FLOOD_COUNT // 2))
+    prometheus.must_fire("TidewheelBacklogGrowing", "TidewheelOldestUnpromoted")
 
 
 def provoke_a_crash(server, prometheus, target):
-    server.must("/v1/jobs", {"type": "t", "target_url": target + "/hang", "timeout": "10m"})
-    wait_for("a push under way", lambda: (prometheus.value('tidewheel_jobs{state="running"}') or 0) > 0)
+    # Two may be under way to a host, so one waits.
+    for _ in range(3):
+        server.must("/v1/jobs", {"type": "t", "target_url": target + "/hang", "timeout": "10m"})
+    wait_for("pushes under way", lambda: (prometheus.value("tidewheel_in_flight") or 0) >= 2)
+    prometheus.must_fire("TidewheelPushesBehind")
     server.stop(signal.SIGKILL)
     prometheus.must_fire("TidewheelDown")
     server.start()
@@ -226,6 +257,7 @@ def main():
         assert not early, f"on an idle server there fire {early}"
         provoke_failures(server, prometheus, target)
         provoke_want_of_workers(server, prometheus)
+        provoke_a_flood(server, prometheus)
         provoke_a_crash(server, prometheus, target)
         provoke_refusals(server, prometheus)
         Target.let_go.set()
