@@ -8,6 +8,7 @@ use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
+use crate::migrate::MigrateArgs;
 use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
 use crate::worker::WorkerVerb;
@@ -92,6 +93,8 @@ pub(crate) enum Verb {
     /// Looks at the cluster: nodes, shards, the tz database
     #[command(subcommand)]
     Cluster(ClusterVerb),
+    /// Brings a PostgreSQL database to the schema of this program
+    Migrate(MigrateArgs),
     /// Makes schedules of what recurs elsewhere
     #[command(subcommand)]
     Import(ImportVerb),

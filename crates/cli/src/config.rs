@@ -3,7 +3,7 @@
 
 #[cfg(test)]
 mod tests;
-mod values;
+pub(crate) mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,6 +41,8 @@ const CONFIG_ENV: &str = "TIDEWHEEL_CONFIG";
 pub(crate) struct ServeConfig {
     /// The folder of the embedded store.
     pub(crate) data: PathBuf,
+    /// The database that takes the place of the folder.
+    pub(crate) store: Option<String>,
     /// Where to listen; a loopback address.
     pub(crate) listen: SocketAddr,
     /// Private ranges that push targets may lie in.
@@ -71,6 +73,7 @@ impl Default for ServeConfig {
     fn default() -> Self {
         Self {
             data: PathBuf::from(DATA_DEFAULT),
+            store: None,
             listen: values::listen_default(),
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
@@ -100,6 +103,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Data,
+    Store,
     Listen,
     AllowTarget,
     PushConcurrency,
@@ -115,8 +119,9 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Data,
+        Self::Store,
         Self::Listen,
         Self::AllowTarget,
         Self::PushConcurrency,
@@ -135,6 +140,7 @@ impl Key {
     fn in_file(self) -> &'static str {
         match self {
             Self::Data => "data",
+            Self::Store => "store",
             Self::Listen => "listen",
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",

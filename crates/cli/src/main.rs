@@ -27,6 +27,7 @@ mod filter;
 mod import;
 mod job;
 mod json;
+mod migrate;
 mod out;
 mod pages;
 mod schedule;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, out: Out) -> Result<(), Failure> {
     match cli.verb {
         Verb::Serve(args) => runtime(Builder::new_multi_thread())?.block_on(serve::start(args)),
+        Verb::Migrate(args) => runtime(Builder::new_current_thread())?.block_on(migrate::run(args, out)),
         Verb::Bench(args) => {
             let (url, format) = (cli.globals.url, cli.globals.output);
             runtime(Builder::new_multi_thread())?

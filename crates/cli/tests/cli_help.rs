@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 const VERBS: &[&str] = &[
     "",
     "serve",
+    "migrate",
     "bench",
     "job",
     "job submit",

@@ -176,6 +176,12 @@ pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
 pub const SHARDS_COUNT_DEFAULT: u16 = 64;
 /// Width of a time bucket.
 pub const BUCKET_MS: i64 = 10 * MINUTE_MS;
+/// How long a node has a shard, by the store's clock, unless it extends that.
+pub const SHARD_LEASE_MS: i64 = 15 * SECOND_MS;
+/// How often a node extends that.
+pub const SHARD_RENEW_MS: i64 = 5 * SECOND_MS;
+/// How long a node itself trusts in it: less, so that it has stopped when another begins.
+pub const SHARD_TRUST_MS: i64 = 11 * SECOND_MS;
 /// How long finished jobs are kept.
 pub const HISTORY_MS_DEFAULT: i64 = 30 * DAY_MS;
 
@@ -184,6 +190,7 @@ const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket num
 const _: () = assert!(ATTEMPTS_COUNT_MAX < ATTEMPTS_LIFETIME_COUNT_MAX);
 const _: () = assert!(LEASE_MS_MIN < LEASE_MS_DEFAULT && LEASE_MS_DEFAULT < LEASE_MS_MAX);
 const _: () = assert!(PAGE_COUNT_MAX <= LIST_SCAN_COUNT_MAX);
+const _: () = assert!(2 * SHARD_RENEW_MS < SHARD_TRUST_MS && SHARD_TRUST_MS < SHARD_LEASE_MS);
 const _: () = assert!(2 * WORKER_HEARTBEAT_MS < WORKER_DEAD_MS && WORKER_DEAD_MS < LEASE_MS_DEFAULT);
 const _: () =
     assert!(PAYLOAD_BYTES_MAX < WORKER_JOBS_BYTES_MAX && WORKER_JOBS_BYTES_MAX < GRPC_MESSAGE_BYTES_MAX);

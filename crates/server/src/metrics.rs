@@ -98,6 +98,8 @@ pub struct Metrics {
     disk: Option<Disk>,
     writable: Gauge,
     start_time: Seconds,
+    shards: Gauge,
+    shards_owned: Gauge,
     jobs: Family<StateLabels, Gauge>,
     held: Gauge,
     in_flight: Gauge,
@@ -139,6 +141,8 @@ impl Metrics {
             disk: None,
             writable: Gauge::default(),
             start_time: Seconds::default(),
+            shards: Gauge::default(),
+            shards_owned: Gauge::default(),
             jobs: Family::default(),
             held: Gauge::default(),
             in_flight: Gauge::default(),
@@ -250,6 +254,8 @@ impl Metrics {
             Unit::Seconds,
             self.start_time.clone(),
         );
+        registry.register("shards", "Shards of the store", self.shards.clone());
+        registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
         self.queues.register(registry);
         self.calls.register(registry);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
@@ -326,6 +332,11 @@ impl Metrics {
 
     pub(crate) fn set_start_time(&self, at: Timestamp) {
         self.start_time.set(seconds(at.as_ms()));
+    }
+
+    pub(crate) fn set_shards(&self, all: u16, owned: usize) {
+        self.shards.set(i64::from(all));
+        self.shards_owned.set(level(owned));
     }
 
     pub(crate) fn set_queues(&self, levels: &BTreeMap<&str, QueueLevel>) {

@@ -70,6 +70,7 @@ async fn what_the_scheduler_has_not_heard_yet_takes_up_room() {
         lease_ms: 30_000,
         credits: 0,
         resume: None,
+        idle_heartbeat_ms: None,
     };
     let (_, link, _pushes) = server.api.engine.connect_worker(subscription).await.unwrap();
     let room = Arc::new(Semaphore::new(3));

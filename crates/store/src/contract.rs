@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Error, HeldKey, KeyClaimed, KeyUse, ListQuery, Page, Schedules};
+use crate::{Error, HeldKey, KeyClaimed, KeyUse, Leases, ListQuery, Page, Schedules};
 
 /// What is fixed when a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,10 @@ pub enum Refusal {
     /// The job does not allow it now.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// The claim does not carry the epoch under which its shard is leased, or the lease is over
+    /// ([`crate::Leases`]).
+    #[error("another node has taken over this shard")]
+    Fenced,
     /// The order was granted before under its key, and the job is gone by now.
     #[error("this was done before, under the same idempotency key; the job is gone by now")]
     Gone,
@@ -201,6 +205,11 @@ pub trait Store: Schedules {
 
     /// What is fixed for this store.
     fn layout(&self) -> Layout;
+
+    /// How several nodes share it; none for a store that one process has to itself.
+    fn leases(&self) -> Option<&dyn Leases> {
+        None
+    }
 
     /// Starts a new ownership of all shards and returns its epoch.
     ///

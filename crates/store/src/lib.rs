@@ -9,6 +9,7 @@
 mod contract;
 mod error;
 mod keys;
+mod leases;
 mod query;
 mod schedules;
 
@@ -22,6 +23,7 @@ pub use contract::{
 };
 pub use error::Error;
 pub use keys::{HeldKey, KeyClaimed, KeyUse};
+pub use leases::{Held, Leases, News, Node, NodeCard, ShardLease};
 pub use query::{Filter, ListQuery, Page, PageCursor};
 pub use schedules::{
     Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery,

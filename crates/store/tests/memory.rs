@@ -34,6 +34,7 @@ impl Home for MemoryHome {
 }
 
 tidewheel_store::conformance_tests!(MemoryHome::new);
+tidewheel_store::lease_conformance_tests!(MemoryHome::new);
 
 /// Hands out prepared faults in turn, then none, and notes what was called.
 #[derive(Default)]

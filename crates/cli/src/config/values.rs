@@ -41,6 +41,7 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
     match key {
         Key::AllowTarget => {}
         Key::Data => config.data = PathBuf::from(text),
+        Key::Store => config.store = Some(store(text)?),
         Key::Listen => config.listen = listen(text)?,
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
@@ -54,6 +55,16 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::LogLevel => config.log_level = log_level(text)?,
     }
     Ok(())
+}
+
+/// The URL of a database. A fault does not repeat it: there may be a password in it.
+pub(crate) fn store(text: &str) -> Result<String, String> {
+    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        return Ok(text.to_owned());
+    }
+    Err("expected the URL of a PostgreSQL database, like postgres://user@host:5432/name; the embedded store is \
+         chosen with --data"
+        .to_owned())
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {

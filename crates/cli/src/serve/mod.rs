@@ -5,6 +5,7 @@ mod disk;
 mod logging;
 pub(crate) mod node;
 mod run;
+mod store;
 mod zoneinfo;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ file.
 Examples:
   tidewheel serve
   tidewheel serve --data /var/lib/tidewheel --listen 127.0.0.1:8080
+  tidewheel serve --store postgres://tidewheel@db.example.com/tidewheel
   tidewheel serve --allow-target 10.0.0.0/8 --push-per-host 32
   tidewheel serve --config tidewheel.toml --log-format json";
 
@@ -36,6 +38,9 @@ pub(crate) struct ServeArgs {
     /// Where everything is kept [default: ./tidewheel-data]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// A PostgreSQL database to keep everything in instead: postgres://user:password@host:5432/name
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Where to listen; on loopback only, as there are no keys [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -79,6 +84,7 @@ impl ServeArgs {
     pub(crate) fn layer(&self) -> Layer {
         let single = [
             (Key::Data, &self.data),
+            (Key::Store, &self.store),
             (Key::Listen, &self.listen),
             (Key::PushConcurrency, &self.push_concurrency),
             (Key::PushPerHost, &self.push_per_host),

@@ -15,18 +15,20 @@ use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
-use tidewheel_store_embedded::{EmbeddedStore, Options};
+use tidewheel_store::NodeCard;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::descriptors::connections_max;
-use super::{disk, zoneinfo};
+use super::{disk, store, zoneinfo};
 
 /// How a node is set up.
 pub(crate) struct NodeConfig {
     /// The folder of the embedded store.
     pub(crate) data: PathBuf,
+    /// The database that takes its place.
+    pub(crate) store: Option<String>,
     /// Where to listen; port 0 takes a free one.
     pub(crate) listen: SocketAddr,
     /// Acknowledge without waiting for the disk; only to measure what waiting costs.
@@ -63,10 +65,9 @@ impl Node {
         let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
-        let data = config.data.clone();
-        let metrics = Arc::new(Metrics::new().measuring_disk(move || disk::space(&data)));
+        let metrics = Arc::new(metrics(&config));
         let zones = zones(config.tz_dir.clone()).await?;
-        let store = open(&config, &zones, &metrics).await?;
+        let store = store::open(&config, &zones, &metrics).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
         let deliverer = match config.deliverer {
@@ -78,9 +79,16 @@ impl Node {
                 Arc::new(deliverer.timed_by(Arc::clone(&metrics)))
             }
         };
-        let parts = Parts { store: Arc::new(store), clock, random, metrics, deliverer, zones };
+        let parts = Parts { store, clock, random, metrics, deliverer, zones };
         let push_max = config.engine.push_max;
-        let engine = Engine::start(parts, config.engine).await.context("cannot start on this store")?;
+        let engine = match parts.store.leases() {
+            None => Engine::start(parts, config.engine).await,
+            Some(_) => {
+                let card = card(&*parts.random, address);
+                Engine::join(parts, config.engine, card).await
+            }
+        }
+        .context("cannot start on this store")?;
         let app = router(HttpParts { engine: engine.clone(), targets: config.targets, limits: config.http });
         let (stop, stopped) = oneshot::channel::<()>();
         let mut limits = ServeLimits::default();
@@ -115,6 +123,24 @@ impl Node {
     }
 }
 
+/// What this node says of itself to the others that share its store.
+fn card(random: &dyn Random, address: SocketAddr) -> NodeCard {
+    NodeCard {
+        id: format!("node_{:016x}", u64::try_from(random.tail() >> 64).unwrap_or(0)).into(),
+        address: format!("http://{address}").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+/// The disk matters where the data is on it.
+fn metrics(config: &NodeConfig) -> Metrics {
+    if config.store.is_some() {
+        return Metrics::new();
+    }
+    let data = config.data.clone();
+    Metrics::new().measuring_disk(move || disk::space(&data))
+}
+
 async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {
     let Some(folder) = folder else { return Ok(Zones::bundled()) };
     let read = tokio::task::spawn_blocking(move || zoneinfo::read(&folder)).await;
@@ -127,14 +153,4 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(ACCEPT_QUEUE_COUNT)
-}
-
-async fn open(config: &NodeConfig, zones: &Zones, metrics: &Arc<Metrics>) -> anyhow::Result<EmbeddedStore> {
-    let metrics = Arc::clone(metrics);
-    let mut options = Options::new(&config.data);
-    options.danger_no_sync = config.danger_no_sync;
-    options.zones = Some(zones.clone());
-    options.on_commit = Some(Arc::new(move |report| metrics.synced(report.sync_duration)));
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
-    Ok(opened.context("opening the store was cut short")??)
 }

@@ -13,13 +13,16 @@ use crate::out::Out;
 /// Serves until told to stop.
 pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let drain = config.drain;
-    let data = config.data.display().to_string();
+    let place = match &config.store {
+        Some(_) => "a PostgreSQL database".to_owned(),
+        None => config.data.display().to_string(),
+    };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let out = Out::new(Format::Table);
     let node = Node::start(node_config(config)).await?;
     out.note(&format!("tidewheel {} listening on http://{}", env!("CARGO_PKG_VERSION"), node.address()));
-    out.note(&format!("  data in {data}; no keys: everybody on this machine is tenant `default`"));
+    out.note(&format!("  data in {place}; no keys: everybody on this machine is tenant `default`"));
     let zones = node.engine().zones();
     if let Some(folder) = zones.folder() {
         out.note(&format!("  tz database {} from {folder}", zones.version()));
@@ -49,6 +52,7 @@ fn node_config(config: ServeConfig) -> NodeConfig {
         .fold(AddressPolicy::public_only().allow_loopback(), AddressPolicy::allow);
     NodeConfig {
         data: config.data,
+        store: config.store,
         listen: config.listen,
         danger_no_sync: false,
         engine: Config {

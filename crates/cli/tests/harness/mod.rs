@@ -6,6 +6,7 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+pub(crate) mod postgres;
 pub(crate) mod target;
 
 use std::io::{BufRead, BufReader, Read, Write};

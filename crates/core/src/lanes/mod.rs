@@ -188,6 +188,12 @@ impl<T> Lane<T> {
         removed
     }
 
+    /// The tenants with something waiting.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<Arc<str>> {
+        self.tenants.iter().map(|(_, tenant)| Arc::clone(&tenant.name)).collect()
+    }
+
     /// Sets how large a tenant's share is relative to others: 1 by default, zero counts as 1. Kept while it is idle.
     pub fn set_weight(&mut self, tenant: &str, weight: u32) {
         let weight = weight.max(1);

@@ -41,28 +41,32 @@ const PUSH_WORKER: &str = "push";
 /// Wait before a claim whose outcome is unknown is looked into.
 const RETRY_WAIT_MS: u64 = 100;
 
-fn orders(epoch: u64, claim: &Claim) -> Vec<Order> {
+fn orders(epochs: &[u64], claim: &Claim) -> Vec<Order> {
     let pusher: Arc<str> = Arc::from(PUSH_WORKER);
-    let order = |(job, taker): (&Arc<Job>, Option<&Taker>)| Order {
+    let order = |((job, epoch), taker): ((&Arc<Job>, &u64), Option<&Taker>)| Order {
         tenant: job.tenant.clone(),
         id: job.id,
         command: Command::Claim {
-            epoch,
+            epoch: *epoch,
             worker: Arc::clone(taker.map_or(&pusher, |taker| &taker.worker)),
             lease_ms: taker.map_or_else(|| push_lease_ms(job), |taker| taker.lease_ms),
             detached: taker.is_some(),
         },
         key: None,
     };
-    claim.picks.iter().zip(claim.runners()).map(order).collect()
+    claim.picks.iter().zip(epochs).zip(claim.runners()).map(order).collect()
 }
 
-pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
+pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
     let (mut repeated, mut others) = (false, Vec::new());
+    // The same for every try, so that a try that took effect is known again. One whose shard was lost is refused.
+    let epoch_of = |job: &Arc<Job>| shared.territory.epoch_of(&job.tenant).unwrap_or(0);
+    let epochs: Vec<u64> = claim.picks.iter().map(epoch_of).collect();
+    let fence = epochs.first().copied().filter(|_| !shared.territory.is_shared());
     let granted = loop {
-        let orders = orders(epoch, &claim);
-        match shared.store.apply(shared.clock.now(), Some(epoch), orders).await {
-            Ok(results) => match settle(&shared, epoch, &claim, results, (repeated, &mut others)).await {
+        let orders = orders(&epochs, &claim);
+        match shared.store.apply(shared.clock.now(), fence, orders).await {
+            Ok(results) => match settle(&shared, &epochs, &claim, results, (repeated, &mut others)).await {
                 // The same again: what is claimed by now will be found to be ours.
                 Err(error) if error.is_retryable() => {
                     repeated = true;
@@ -88,13 +92,13 @@ pub(super) async fn write(shared: Arc<Shared>, epoch: u64, claim: Claim) {
 
 async fn settle(
     shared: &Shared,
-    epoch: u64,
+    epochs: &[u64],
     claim: &Claim,
     results: Vec<Result<Applied, Refusal>>,
     (repeated, others): (bool, &mut Vec<Job>),
 ) -> Result<Vec<Granted>, Error> {
     let mut granted = Vec::with_capacity(results.len());
-    for (job, mut result) in claim.picks.iter().zip(results) {
+    for ((job, epoch), mut result) in claim.picks.iter().zip(epochs).zip(results) {
         if let Ok(applied) = &mut result {
             others.append(&mut applied.others);
         }
@@ -104,7 +108,7 @@ async fn settle(
             // An earlier try may have taken effect although its answer was lost.
             Err(Refusal::Rejected(Rejection::Running)) if repeated => {
                 let found = shared.store.get(&job.tenant, vec![job.id]).await?.pop().flatten();
-                let ours = Token::new(epoch, job.status.attempt + 1);
+                let ours = Token::new(*epoch, job.status.attempt + 1);
                 match found.filter(|found| found.status.state == State::Running && found.status.token == ours)
                 {
                     Some(found) => Granted::Running(Arc::new(found)),

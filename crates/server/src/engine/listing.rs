@@ -11,18 +11,18 @@ use super::scheduler::Message;
 /// Tenants in one message.
 const PAGE_COUNT: usize = 1_000;
 
-/// Lists the buckets from `from` to `until`, both included.
-pub(super) async fn run(shared: Arc<Shared>, from: Bucket, until: Bucket) {
+/// Lists the buckets from `from` to `until`, both included, of these shards.
+pub(super) async fn run(shared: Arc<Shared>, shards: Vec<Shard>, from: Bucket, until: Bucket) {
     let mut failed = None;
-    if let Err(error) = list(&shared, from, until).await {
+    if let Err(error) = list(&shared, shards, from, until).await {
         tracing::warn!(%error, "buckets could not be listed; trying again");
         failed = Some(from);
     }
     shared.tell(Message::ListingDone { failed });
 }
 
-async fn list(shared: &Shared, from: Bucket, until: Bucket) -> Result<(), Error> {
-    for shard in (0..shared.store.layout().shards).map(Shard) {
+async fn list(shared: &Shared, shards: Vec<Shard>, from: Bucket, until: Bucket) -> Result<(), Error> {
+    for shard in shards {
         let mut next = from;
         while let Some(bucket) = shared.store.next_bucket(shard, next, until).await? {
             let mut after = None;

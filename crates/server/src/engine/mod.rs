@@ -17,17 +17,22 @@ mod governor;
 mod leases;
 mod listing;
 mod outcomes;
+mod ownership;
+mod placement;
 mod ready;
 mod recheck;
+mod relay;
 mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod territory;
 mod workers;
 mod zoning;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewheel_core::id::JobId;
@@ -35,8 +40,10 @@ use tidewheel_core::job::{Command, Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
-use tidewheel_store::{Applied, Error, OnConflict, Order, Refusal, Store, Submission, Submitted};
-use tokio::sync::{mpsc, oneshot};
+use tidewheel_store::{
+    Applied, Error, Held, News, NodeCard, OnConflict, Order, Refusal, Store, Submission, Submitted,
+};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
@@ -47,7 +54,9 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use leases::Renewal;
+use ownership::Ownership;
 use scheduler::{Message, Scheduler};
+use territory::Territory;
 
 /// What the engine is made of.
 #[expect(missing_debug_implementations, reason = "made of trait objects")]
@@ -75,8 +84,15 @@ struct Shared {
     /// The rules of time zones: those the store goes by.
     zones: Zones,
     started_at: Timestamp,
-    /// The epoch of this ownership of the store.
-    epoch: AtomicU64,
+    /// What it serves.
+    territory: Territory,
+    /// Who it is among the nodes that share the store.
+    node: Option<NodeCard>,
+    /// News for other nodes.
+    relay: Option<mpsc::Sender<News>>,
+    /// Says to leave the cluster.
+    leave: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
+    stopping: watch::Sender<bool>,
     /// How long the oldest due job has waited for room in memory.
     lag_ms: AtomicI64,
     messages: mpsc::UnboundedSender<Message>,
@@ -98,6 +114,8 @@ impl Shared {
     }
 }
 
+/// How long looking through all schedules for another time zone database may take.
+const ZONES_MS: i64 = tidewheel_core::limits::MINUTE_MS;
 /// Jobs that may be on their way to the scheduler at once; the rest it reads from the store.
 const HINTS_COUNT_MAX: usize = 50_000;
 
@@ -156,16 +174,37 @@ impl Engine {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn start(parts: Parts, config: Config) -> Result<Self, Error> {
+        Self::open(parts, config, None).await
+    }
+
+    /// Starts the engine's tasks as one of several nodes that share the store.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written, or knows of no leases.
+    pub async fn join(parts: Parts, config: Config, card: NodeCard) -> Result<Self, Error> {
+        if parts.store.leases().is_none() {
+            return Err(Error::Unavailable("this store is for one process alone".to_owned()));
+        }
+        Self::open(parts, config, Some(card)).await
+    }
+
+    async fn open(parts: Parts, config: Config, node: Option<NodeCard>) -> Result<Self, Error> {
         let (messages, inbox) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::unbounded_channel();
+        let (relay, news) = mpsc::channel(relay::QUEUE_COUNT_MAX);
+        let (leave, told_to_leave) = oneshot::channel();
         let shared = Arc::new(Shared {
+            territory: Territory::new(parts.store.layout().shards, node.is_some()),
+            relay: node.as_ref().map(|_| relay),
+            leave: Mutex::new(node.as_ref().map(|_| leave)),
+            node: node.clone(),
+            stopping: watch::Sender::new(false),
             store: parts.store,
             started_at: parts.clock.now(),
             clock: parts.clock,
             random: parts.random,
             metrics: parts.metrics,
             zones: parts.zones,
-            epoch: AtomicU64::new(0),
             lag_ms: AtomicI64::new(0),
             messages,
             hinted: AtomicUsize::new(0),
@@ -174,12 +213,20 @@ impl Engine {
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         });
-        zoning::bring_in_line(&shared).await?;
+        if shared.is_appointed("zones", ZONES_MS).await {
+            zoning::bring_in_line(&shared).await?;
+        }
         let scheduler =
             Scheduler::open(Arc::clone(&shared), config, parts.deliverer, Reports(reports)).await?;
         tokio::spawn(outcomes::run(Arc::clone(&shared), reported));
         tokio::spawn(scheduler.run(inbox));
         tokio::spawn(repair::run(Arc::downgrade(&shared)));
+        if let Some(card) = node {
+            tokio::spawn(relay::send(Arc::clone(&shared), news));
+            tokio::spawn(relay::receive(Arc::clone(&shared)));
+            let ownership = Ownership::join(Arc::clone(&shared), card).await?;
+            tokio::spawn(ownership.run(told_to_leave));
+        }
         Ok(Self { shared })
     }
 
@@ -219,10 +266,16 @@ impl Engine {
         self.shared.started_at
     }
 
-    /// The epoch of its ownership of the store.
+    /// The shards it serves, and since which epochs.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.shared.epoch.load(Ordering::SeqCst)
+    pub fn held(&self) -> Vec<Held> {
+        self.shared.territory.held()
+    }
+
+    /// Who it is among the nodes that share its store; none where it has that to itself.
+    #[must_use]
+    pub fn node(&self) -> Option<&NodeCard> {
+        self.shared.node.as_ref()
     }
 
     /// How long the oldest due job has waited for room in memory; measured about once a second.
@@ -277,6 +330,10 @@ impl Engine {
 
     fn hint(&self, mut jobs: Vec<Arc<Job>>) {
         let shared = &self.shared;
+        if shared.territory.is_shared() {
+            let others = jobs.extract_if(.., |job| !shared.territory.holds(&job.tenant));
+            shared.pass_on_due(others.map(|job| (job.tenant.clone(), job.status.due_at)));
+        }
         let opened = shared.opened_ms.load(Ordering::SeqCst);
         jobs.retain(|job| job.status.due_at.as_ms() < opened);
         if jobs.is_empty() {
@@ -369,6 +426,8 @@ impl Engine {
     /// Returns how many deliveries were left.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.shared.draining.store(true, Ordering::SeqCst);
+        self.leave().await;
+        self.shared.stopping.send_replace(true);
         let (reply, mut answer) = oneshot::channel();
         self.shared.tell(Message::Drain { reply });
         tokio::select! {
@@ -379,6 +438,17 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         self.shared.tell(Message::Stop { reply });
         answer.await.unwrap_or(0)
+    }
+}
+
+impl Engine {
+    /// Hands its shards to the other nodes; those go on at once.
+    async fn leave(&self) {
+        let leave = self.shared.leave.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (done, left) = oneshot::channel();
+        if leave.is_some_and(|leave| leave.send(done).is_ok()) {
+            drop(left.await);
+        }
     }
 }
 

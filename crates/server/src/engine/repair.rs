@@ -13,6 +13,8 @@ use super::{Engine, Shared};
 
 /// From the end of one walk to the next.
 const WALK_WAIT_MS: u64 = 10 * 60 * 1_000;
+/// How long one node does it for all: a little longer than until the next walk.
+const APPOINTED_MS: i64 = 11 * 60 * 1_000;
 /// Until a walk that failed is begun again.
 const RETRY_WAIT_MS: u64 = 5_000;
 /// Schedules on one page.
@@ -28,6 +30,12 @@ pub(super) async fn run(shared: Weak<Shared>) {
         let Some(engine) = shared.upgrade().map(|shared| Engine { shared }) else { return };
         if engine.is_draining() {
             return;
+        }
+        if !engine.shared.is_appointed("repair", APPOINTED_MS).await {
+            let sleep = engine.clock().sleep(Duration::from_millis(WALK_WAIT_MS));
+            drop(engine);
+            sleep.await;
+            continue;
         }
         let wait_ms = match walk(&engine).await {
             Ok(mended) => {

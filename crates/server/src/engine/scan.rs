@@ -230,6 +230,11 @@ impl Scan {
         }
     }
 
+    /// Forgets the tenants for which `wanted` does not hold.
+    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant) -> bool) {
+        self.tenants.retain(|tenant, _| wanted(tenant));
+    }
+
     /// The wall clock was set back: whatever was put off until an instant is looked at again.
     pub(super) fn look_again(&mut self, now: Timestamp) {
         for (tenant, scan) in &mut self.tenants {

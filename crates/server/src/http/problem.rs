@@ -173,7 +173,9 @@ impl From<Refusal> for Problem {
             Refusal::Rejected(Rejection::NotFinished(_)) => Code::JobNotFinished,
             Refusal::Rejected(Rejection::NotDead(_)) => Code::NotADeadLetter,
             Refusal::Rejected(Rejection::TooManyAttempts) => Code::TooManyAttempts,
-            Refusal::Rejected(Rejection::NotDue | Rejection::LeaseHolds) => Code::JobConflict,
+            Refusal::Rejected(Rejection::NotDue | Rejection::LeaseHolds) | Refusal::Fenced => {
+                Code::JobConflict
+            }
         };
         Self::new(code, refusal.to_string())
     }

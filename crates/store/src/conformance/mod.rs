@@ -19,6 +19,7 @@
 //! | [`ledgers`] | ledgers and calendars |
 //! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
 //! | [`parallel`] | calls side by side |
+//! | [`leasing`] | several nodes: who has which shard, and what that allows; asked for apart |
 //! | [`random`] | long random runs against the model |
 
 #![expect(
@@ -35,6 +36,7 @@ mod walk;
 pub mod editing;
 pub mod firing;
 pub mod keeping;
+pub mod leasing;
 pub mod ledgers;
 pub mod ordering;
 pub mod overlaps;
@@ -59,6 +61,23 @@ pub trait Home: Send + Sync {
     /// Opens the store: empty the first time, and later with everything in it that was there when the one
     /// opened before was closed.
     async fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes one test of every case about [`Leases`](crate::Leases), for stores that several nodes can share. As
+/// [`conformance_tests`](crate::conformance_tests) otherwise.
+#[macro_export]
+macro_rules! lease_conformance_tests {
+    ($new_home:expr) => {
+        $crate::conformance_tests!(@cases $new_home, leasing:
+            a_shard_is_held_by_one_node,
+            a_lease_that_is_over_is_free,
+            claims_go_by_the_lease,
+            a_lease_that_is_over_claims_nothing,
+            opening_an_epoch_takes_all_shards,
+            nodes_come_and_go,
+            a_named_lease_is_held_by_one_node,
+        );
+    };
 }
 
 /// Makes one test of every case of the suite. Takes something that, called without arguments, makes a fresh

@@ -70,6 +70,22 @@ pub enum Call {
     NoteZones,
     /// [`crate::Schedules::noted_zones`].
     NotedZones,
+    /// [`crate::Leases::announce`].
+    Announce,
+    /// [`crate::Leases::leave`].
+    Leave,
+    /// [`crate::Leases::nodes`].
+    Nodes,
+    /// [`crate::Leases::hold`].
+    Hold,
+    /// [`crate::Leases::renew`].
+    Renew,
+    /// [`crate::Leases::release`].
+    Release,
+    /// [`crate::Leases::shard_leases`].
+    ShardLeases,
+    /// [`crate::Leases::hold_named`].
+    HoldNamed,
 }
 
 impl Call {
@@ -86,7 +102,13 @@ impl Call {
             | Self::Close
             | Self::EditSchedules
             | Self::PutCalendar
-            | Self::NoteZones => true,
+            | Self::NoteZones
+            | Self::Announce
+            | Self::Leave
+            | Self::Hold
+            | Self::Renew
+            | Self::Release
+            | Self::HoldNamed => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -104,7 +126,9 @@ impl Call {
             | Self::Ledger
             | Self::Calendar
             | Self::Calendars
-            | Self::NotedZones => false,
+            | Self::NotedZones
+            | Self::Nodes
+            | Self::ShardLeases => false,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod books;
 mod faults;
+mod leases;
 mod plans;
 mod schedules;
 mod tables;
@@ -21,7 +22,7 @@ pub use faults::{Call, Failure, Fault, Faults, Wait};
 
 use crate::{
     Applied, Checkpoint, Counts, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed, Layout,
-    ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
+    Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
 use tables::Tables;
 
@@ -111,6 +112,10 @@ impl Store for MemoryStore {
 
     fn layout(&self) -> Layout {
         self.layout
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
     }
 
     async fn open_epoch(&self) -> Result<u64, Error> {

@@ -6,12 +6,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, State};
+use tidewheel_core::job::{Command, Job, State};
 use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
+use super::leases::LeaseTable;
 use super::plans::Plans;
 use crate::evaluate::{self, Changes, JobChange};
 use crate::{
@@ -22,6 +23,8 @@ use crate::{
 
 pub(super) struct Tables {
     layout: Layout,
+    pub(super) leases: LeaseTable,
+    /// The newest epoch of all shards.
     epoch: u64,
     jobs: BTreeMap<Tenant, BTreeMap<JobId, Job>>,
     /// What each tenant's keys were used for. A key outlives its job: it is there to refuse a second one.
@@ -53,6 +56,7 @@ impl Tables {
     pub(super) fn new(layout: Layout) -> Self {
         Self {
             layout,
+            leases: LeaseTable::default(),
             epoch: 0,
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -65,7 +69,7 @@ impl Tables {
     }
 
     pub(super) fn open_epoch(&mut self) -> u64 {
-        self.epoch += 1;
+        self.epoch = self.leases.open_epoch();
         self.epoch
     }
 
@@ -146,6 +150,11 @@ impl Tables {
             let (answer, changes) = evaluate::obey_once(self, now, order, claim)?;
             self.carry_out(&order.tenant, changes);
             return Ok(answer);
+        }
+        if let Command::Claim { epoch, .. } = order.command
+            && !self.leases.allows(now, Shard::of(&order.tenant, self.layout.shards), epoch)
+        {
+            return Ok(Err(Refusal::Fenced));
         }
         let Some(job) = self.job(&order.tenant, order.id).cloned() else { return Ok(Err(Refusal::NotFound)) };
         let (answer, changes) = evaluate::obey(self, now, &job, &order.command)?;

@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, Target};
 use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::wheel::Wheel;
 
@@ -164,11 +165,7 @@ impl Ready {
         self.wheel.advance(now.as_ms(), &mut fired);
         for job in fired.drain(..) {
             // Jobs that were moved or ended since are still in the wheel, but no longer held there.
-            let current = self
-                .held
-                .get(&job.id)
-                .is_some_and(|held| held.stage == Stage::Wheel && held.due_at == job.status.due_at);
-            if current {
+            if self.waits_in_wheel(&job) {
                 self.unhold(&job.id);
                 self.enter_lane(job, now, false, false);
             }
@@ -325,6 +322,35 @@ impl Ready {
             }
         }
         self.unhold(&job.id);
+    }
+
+    /// Forgets what waits of tenants for which `wanted` does not hold.
+    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant) -> bool) {
+        for (at_ms, job) in self.wheel.drain() {
+            if wanted(&job.tenant) {
+                self.wheel.insert(at_ms, job);
+            } else if self.waits_in_wheel(&job) {
+                self.unhold(&job.id);
+            }
+        }
+        for index in 0..self.lanes.len() {
+            let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { continue };
+            slot.overflows.retain(|key, _| wanted(&key.tenant));
+            let mut removed = Vec::new();
+            for tenant in slot.lane.tenants() {
+                removed.extend(slot.lane.remove(&tenant, |job| !wanted(&job.tenant)));
+            }
+            removed.iter().for_each(|entry| self.unhold(&entry.item.id));
+            self.tidy(index);
+        }
+        self.refills.retain(|lot| wanted(&lot.key.tenant));
+        self.failed_refills.retain(|lot| wanted(&lot.key.tenant));
+    }
+
+    /// Whether the wheel's entry of a job is the one that counts.
+    fn waits_in_wheel(&self, job: &Job) -> bool {
+        let held = self.held.get(&job.id);
+        held.is_some_and(|held| held.stage == Stage::Wheel && held.due_at == job.status.due_at)
     }
 
     /// A job has ended or is run elsewhere: forgets it. Says whether it was being delivered.

@@ -51,6 +51,10 @@ impl Scheduler {
                 return;
             }
         };
+        if !self.shared.territory.holds(&stretch.tenant) {
+            // Others serve it now; its cursors are gone already.
+            return;
+        }
         let horizon = self.horizon(now);
         let stopped = match stretch.part {
             Part::Live => self.take_live(stretch, page.jobs, now, horizon),
@@ -262,7 +266,9 @@ impl Scheduler {
             }
             self.leases.release(&job.id);
             self.call_off(&job);
-            if is_waiting(&job) && !self.is_behind(&job) {
+            if !is_waiting(&job) {
+                self.pass_on(&job);
+            } else if !self.is_behind(&job) {
                 self.take_in(job, now);
             }
         }

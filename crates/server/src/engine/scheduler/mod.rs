@@ -3,6 +3,7 @@
 
 mod answers;
 mod news;
+mod shards;
 mod take_back;
 mod upkeep;
 mod workers;
@@ -59,6 +60,10 @@ pub(in crate::engine) enum Message {
     Worker(WorkerMessage, Hold),
     /// Somebody asks where a job is.
     Whereabouts { job: Box<Job>, reply: oneshot::Sender<Whereabouts> },
+    /// Shards are served from now on; these attempts are under way there.
+    Gained { shards: Vec<Shard>, running: Vec<Job> },
+    /// Shards are no longer served, as the territory has it; answer when nothing of them will be claimed any more.
+    Lost { done: oneshot::Sender<()> },
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.
@@ -83,7 +88,6 @@ pub(in crate::engine) struct Scheduler {
     config: Config,
     deliverer: Arc<dyn Deliver>,
     reports: Reports,
-    epoch: u64,
     ready: Ready,
     scan: Scan,
     missed_before: Timestamp,
@@ -106,42 +110,20 @@ pub(in crate::engine) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Takes over the store: a new epoch, the attempts a dead predecessor left behind, its checkpoints.
+    /// Takes over the store: a new epoch, the attempts a dead predecessor left behind, its checkpoints. As one of several
+    /// nodes it begins without a shard.
     pub(in crate::engine) async fn open(
         shared: Arc<Shared>,
         config: Config,
         deliverer: Arc<dyn Deliver>,
         reports: Reports,
     ) -> Result<Self, Error> {
-        let epoch = shared.store.open_epoch().await?;
-        shared.epoch.store(epoch, Ordering::SeqCst);
         let now = shared.clock.now();
         let monotonic_ms = shared.clock.monotonic_ms();
         let missed_before = now.plus_ms(-config.catch_up_grace_ms);
-        let mut leases = Leases::default();
-        let mut lost = Vec::new();
-        for job in shared.store.running().await? {
-            if job.status.running.as_ref().is_some_and(|running| running.detached) {
-                leases.hold(&job, now, monotonic_ms);
-            } else {
-                let token = job.status.token;
-                lost.push(Order {
-                    tenant: job.tenant,
-                    id: job.id,
-                    command: Command::Lost { token },
-                    key: None,
-                });
-            }
-        }
         shared.metrics.set_start_time(now);
-        if !lost.is_empty() {
-            tracing::info!(
-                count = lost.len(),
-                "attempts were under way when the server stopped; trying them again"
-            );
-            shared.metrics.recovered(lost.len());
-            shared.store.apply(now, None, lost).await?;
-        }
+        let leases =
+            if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
         let mut scheduler = Self {
             ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
             scan: Scan::new(config.lookahead_ms, missed_before),
@@ -158,7 +140,6 @@ impl Scheduler {
             config,
             deliverer,
             reports,
-            epoch,
             missed_before,
             leases,
             workers: Workers::default(),
@@ -175,6 +156,13 @@ impl Scheduler {
     }
 
     async fn start_from_checkpoints(&mut self, now: Timestamp) -> Result<(), Error> {
+        if self.shared.territory.is_shared() {
+            // Each shard is read from its beginning when it is gained.
+            self.publish_horizon(now);
+            self.next_bucket = Bucket::of(now);
+            self.open_buckets(now);
+            return Ok(());
+        }
         let checkpoints = self.shared.store.checkpoints().await?;
         let frontier = checkpoints.iter().map(|c| c.frontier).min().unwrap_or(Bucket(0));
         for cursor in checkpoints.iter().flat_map(|checkpoint| &checkpoint.cursors) {
@@ -274,8 +262,13 @@ impl Scheduler {
     }
 
     fn list(&mut self, from: Bucket, until: Bucket) {
+        let shards = self.shared.territory.held().into_iter().map(|held| held.shard).collect();
+        self.list_shards(shards, from, until);
+    }
+
+    fn list_shards(&mut self, shards: Vec<Shard>, from: Bucket, until: Bucket) {
         self.listings += 1;
-        tokio::spawn(listing::run(Arc::clone(&self.shared), from, until));
+        tokio::spawn(listing::run(Arc::clone(&self.shared), shards, from, until));
     }
 
     /// Lists everything; says whether it could begin.
@@ -355,7 +348,7 @@ impl Scheduler {
                 Picked::Take(picks, takers) => Claim { picks, takers },
             };
             self.claims += 1;
-            tokio::spawn(claims::write(Arc::clone(&self.shared), self.epoch, claim));
+            tokio::spawn(claims::write(Arc::clone(&self.shared), claim));
         }
     }
 
@@ -406,3 +399,28 @@ pub(in crate::engine) fn push_lease_ms(job: &Job) -> i64 {
 }
 
 const _: () = assert!(OPEN_AHEAD_MS < BUCKET_MS, "a bucket is opened while the one before it is current");
+
+/// Takes the whole store over from a predecessor: its attempts that nobody else answers for are tried again.
+async fn take_over(shared: &Shared) -> Result<Leases, Error> {
+    shared.territory.take_all(shared.store.open_epoch().await?);
+    let (now, monotonic_ms) = (shared.clock.now(), shared.clock.monotonic_ms());
+    let mut leases = Leases::default();
+    let mut lost = Vec::new();
+    for job in shared.store.running().await? {
+        if job.status.running.as_ref().is_some_and(|running| running.detached) {
+            leases.hold(&job, now, monotonic_ms);
+        } else {
+            let token = job.status.token;
+            lost.push(Order { tenant: job.tenant, id: job.id, command: Command::Lost { token }, key: None });
+        }
+    }
+    if !lost.is_empty() {
+        tracing::info!(
+            count = lost.len(),
+            "attempts were under way when the server stopped; trying them again"
+        );
+        shared.metrics.recovered(lost.len());
+        shared.store.apply(now, None, lost).await?;
+    }
+    Ok(leases)
+}

@@ -56,6 +56,8 @@ impl Scheduler {
             Message::Refilled { refill, page } => {
                 self.reads = self.reads.saturating_sub(1);
                 match page {
+                    // Others serve it now.
+                    Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
                     Ok(page) => {
                         let times = (now, self.shared.clock.monotonic_ms());
                         self.ready.refill(&refill, (page.jobs, page.resume), &mut self.governor, times);
@@ -72,6 +74,11 @@ impl Scheduler {
             Message::Whereabouts { job, reply } => {
                 reply.send(self.whereabouts(&job)).ok();
             }
+            Message::Gained { shards, running } => self.gained(shards, &running, now),
+            Message::Lost { done } => {
+                self.lost();
+                done.send(()).ok();
+            }
             Message::Drain { reply } => {
                 self.send_workers_away();
                 self.ready.drop_takers();
@@ -83,6 +90,9 @@ impl Scheduler {
 
     /// A job waits for its time: into memory if that is near, else make sure it will be read.
     pub(super) fn take_in(&mut self, job: Arc<Job>, now: Timestamp) {
+        if self.pass_on(&job) {
+            return;
+        }
         let (tenant, at) = (job.tenant.clone(), job.status.due_at);
         if MadeUp::is_marked(&job) && !self.may_make_up(&job, now) {
             if Bucket::of(at) < self.next_bucket {
@@ -141,6 +151,7 @@ impl Scheduler {
         self.leases.release(&job.id);
         self.call_off(&job);
         if !is_waiting(&job) {
+            self.pass_on(&job);
             if self.ready.forget(&job) {
                 self.deliverer.abort(&job.id);
             }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::limits::SECOND_MS;
-use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Checkpoint, Cursor};
+use tidewheel_store::{Checkpoint, Cursor, Held};
 
 use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::scan::just_before;
 use crate::metrics::QueueLevel;
 
+/// How often everything is looked through where other nodes store jobs, too, of whom news may be lost.
+const SHARED_SWEEP_MS: i64 = 30 * SECOND_MS;
 /// How often gauges are set.
 const GAUGES_MS: i64 = SECOND_MS;
 
@@ -20,7 +22,8 @@ impl Scheduler {
     pub(super) fn periodically(&mut self, now: Timestamp, monotonic_ms: i64) {
         let hint_lost = self.shared.hint_lost.swap(false, Ordering::SeqCst);
         if hint_lost || monotonic_ms >= self.sweep_at_ms {
-            let wait_ms = if self.sweep() { self.config.sweep_ms } else { READ_RETRY_MS };
+            let sweep_ms = if self.shared.territory.is_shared() { SHARED_SWEEP_MS } else { i64::MAX };
+            let wait_ms = if self.sweep() { self.config.sweep_ms.min(sweep_ms) } else { READ_RETRY_MS };
             self.sweep_at_ms = monotonic_ms + wait_ms;
         }
         if monotonic_ms >= self.checkpoint_at_ms {
@@ -37,7 +40,11 @@ impl Scheduler {
             self.upkeep_at_ms = monotonic_ms + self.config.upkeep_ms;
             let shared = Arc::clone(&self.shared);
             let before = now.plus_ms(-self.config.history_ms);
+            let upkeep_ms = self.config.upkeep_ms;
             tokio::spawn(async move {
+                if !shared.is_appointed("upkeep", upkeep_ms).await {
+                    return;
+                }
                 match shared.store.drop_history(now, before).await {
                     Ok(0) => {}
                     Ok(count) => tracing::info!(count, "dropped old finished jobs"),
@@ -57,14 +64,14 @@ impl Scheduler {
     pub(super) fn checkpoints(&self, now: Timestamp) -> Vec<Checkpoint> {
         let held = [self.ready.oldest_due(), self.ready.oldest_overflow(), self.scan.oldest_unread(now)];
         let low = held.into_iter().flatten().min().unwrap_or(now).min(now);
-        let shards = self.shared.store.layout().shards;
-        let mut checkpoints: Vec<Checkpoint> = (0..shards)
-            .map(|shard| Checkpoint { shard: Shard(shard), frontier: Bucket::of(low), cursors: Vec::new() })
-            .collect();
+        let checkpoint =
+            |held: Held| Checkpoint { shard: held.shard, frontier: Bucket::of(low), cursors: Vec::new() };
+        let mut checkpoints: Vec<Checkpoint> =
+            self.shared.territory.held().into_iter().map(checkpoint).collect();
         for (tenant, bucket, after) in self.scan.cursors() {
             let Some(after) = after.filter(|_| bucket == Bucket::of(low)) else { continue };
-            let shard = Shard::of(tenant, shards);
-            if let Some(checkpoint) = checkpoints.get_mut(usize::from(shard.0)) {
+            let shard = self.shared.territory.shard_of(tenant);
+            if let Some(checkpoint) = checkpoints.iter_mut().find(|checkpoint| checkpoint.shard == shard) {
                 let position = after.min(just_before(low));
                 checkpoint.cursors.push(Cursor { bucket, tenant: tenant.clone(), position });
             }
@@ -81,6 +88,7 @@ impl Scheduler {
         let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
         metrics.set_oldest_unpromoted(lag_ms);
         self.shared.lag_ms.store(lag_ms, Ordering::SeqCst);
+        metrics.set_shards(self.shared.store.layout().shards, self.shared.territory.held().len());
         self.set_lane_gauges(now);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {

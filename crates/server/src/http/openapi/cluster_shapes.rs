@@ -10,7 +10,7 @@ const LAG_NOTE: &str = "How long the oldest due job has waited for room in memor
 pub(super) fn answers() -> Value {
     json!({
         "Cluster": open(json!({
-            "store": {"type": "string", "description": "What kind of store it is: `embedded`."},
+            "store": {"type": "string", "description": "What kind of store it is: `embedded` or `postgres`."},
             "shards": {"type": "integer"},
             "lag_ms": {"type": "integer", "description": LAG_NOTE},
             "tz_database": reference("TzDatabase"),
@@ -18,9 +18,10 @@ pub(super) fn answers() -> Value {
         })),
         "Node": open(json!({
             "id": {"type": "string"},
+            "address": {"type": "string", "description": "Where its peers reach it; not of a server on its own."},
             "version": {"type": "string"},
             "started_at": reference("Time"),
-            "state": {"type": "string", "enum": ["serving", "draining"]},
+            "state": {"type": "string", "enum": ["serving", "draining", "silent"]},
             "shards": {"type": "integer", "description": "How many it has."},
             "leases": {"type": "array", "items": open(json!({
                 "first_shard": {"type": "integer"},

@@ -1,0 +1,35 @@
+//! Which store a node keeps everything in: the folder of the embedded one, or a PostgreSQL database.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tidewheel_core::zones::Zones;
+use tidewheel_server::metrics::Metrics;
+use tidewheel_store::Store;
+use tidewheel_store_embedded::EmbeddedStore;
+use tidewheel_store_postgres::PostgresStore;
+
+use super::node::NodeConfig;
+
+/// Opens the store of a node.
+pub(super) async fn open(
+    config: &NodeConfig,
+    zones: &Zones,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Store>> {
+    if let Some(url) = &config.store {
+        let options = tidewheel_store_postgres::Options {
+            zones: Some(zones.clone()),
+            ..tidewheel_store_postgres::Options::new(url)
+        };
+        let opened = PostgresStore::open(options).await;
+        return Ok(Arc::new(opened.context("cannot use this database: look at --store")?));
+    }
+    let metrics = Arc::clone(metrics);
+    let mut options = tidewheel_store_embedded::Options::new(&config.data);
+    options.danger_no_sync = config.danger_no_sync;
+    options.zones = Some(zones.clone());
+    options.on_commit = Some(Arc::new(move |report| metrics.synced(report.sync_duration)));
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
+    Ok(Arc::new(opened.context("opening the store was cut short")??))
+}

@@ -1,0 +1,34 @@
+//! What the scheduler does when shards come to this node or leave it.
+
+use tidewheel_core::job::Job;
+use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::News;
+
+use super::Scheduler;
+
+impl Scheduler {
+    /// Serves shards from now on: watches over the attempts under way there, and reads what waits, from the beginning.
+    pub(super) fn gained(&mut self, shards: Vec<Shard>, running: &[Job], now: Timestamp) {
+        let monotonic_ms = self.shared.clock.monotonic_ms();
+        running.iter().for_each(|job| self.leases.hold(job, now, monotonic_ms));
+        let last = Bucket(self.next_bucket.0.saturating_sub(1));
+        self.list_shards(shards, Bucket(0), last);
+    }
+
+    /// Forgets what waits of shards that others serve now. What is being delivered goes on: its token says whose it is.
+    pub(super) fn lost(&mut self) {
+        let territory = &self.shared.territory;
+        self.scan.keep(|tenant| territory.holds(tenant));
+        self.ready.keep(|tenant| territory.holds(tenant));
+    }
+
+    /// Tells whoever serves the job that it changed; says whether that is another node.
+    pub(super) fn pass_on(&self, job: &Job) -> bool {
+        let is_others = self.shared.territory.is_shared() && !self.shared.territory.holds(&job.tenant);
+        if is_others {
+            self.shared.pass_on(News::Changed { tenant: job.tenant.clone(), id: job.id });
+        }
+        is_others
+    }
+}

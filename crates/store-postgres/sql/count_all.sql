@@ -1,0 +1,1 @@
+SELECT state, sum(delta)::bigint FROM tallies GROUP BY state

@@ -1,0 +1,1 @@
+SELECT state, sum(delta)::bigint FROM tallies WHERE tenant = $1 GROUP BY state

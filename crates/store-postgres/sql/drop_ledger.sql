@@ -1,0 +1,1 @@
+DELETE FROM ledger WHERE decided_at < $1

@@ -1,0 +1,207 @@
+//! Connections to the database: a few for callers, a few that only the scheduler gets, so that a flood of calls does
+//! not keep due jobs waiting. Notes whether the database takes writes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use rustls::RootCertStore;
+use tidewheel_store::{Error, Health};
+use tokio::sync::Notify;
+use tokio_postgres::Config;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::fault::{Trouble, pool_error, store_error};
+use crate::options::Options;
+
+/// Who a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Whoever calls.
+    Caller,
+    /// The scheduler: what keeps due jobs moving.
+    Scheduler,
+}
+
+pub(crate) struct Connections {
+    callers: Pool,
+    scheduler: Pool,
+    call: Duration,
+    is_closed: AtomicBool,
+    /// Why it takes no writes.
+    trouble: Mutex<Option<String>>,
+    /// Rung when trouble begins.
+    pub(crate) troubled: Notify,
+}
+
+/// Plans that hold whatever the statistics say: every statement goes by whole keys, and a plan for an empty table must
+/// not read a full one from end to end. Preparing them anew for every call would cost more than they take.
+const PLANNING: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_hashjoin=off \
+    -c enable_mergejoin=off -c enable_seqscan=off -c enable_bitmapscan=off";
+
+/// The configuration of all connections.
+pub(crate) fn config_of(options: &Options) -> Result<Config, Error> {
+    let mut config: Config = options.url.parse().map_err(|error: tokio_postgres::Error| {
+        Error::Unavailable(format!("the URL of the store: {error}"))
+    })?;
+    let given = config.get_options().unwrap_or_default().to_owned();
+    let statement_ms = options.statement.as_millis();
+    config
+        .options(format!(
+            "-c search_path={} -c statement_timeout={statement_ms} -c lock_timeout={statement_ms} \
+             -c idle_in_transaction_session_timeout={statement_ms} {PLANNING} {given}",
+            options.schema
+        ))
+        .connect_timeout(options.connect)
+        .tcp_user_timeout(options.call)
+        .keepalives_idle(options.call);
+    if config.get_application_name().is_none() {
+        config.application_name("tidewheel");
+    }
+    Ok(config)
+}
+
+/// TLS by the public roots, used where the URL asks for it (`sslmode=require`).
+pub(crate) fn tls() -> Result<MakeRustlsConnect, Error> {
+    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Unavailable(format!("TLS cannot be used: {error}")))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+impl Connections {
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        let config = config_of(options)?;
+        let tls = tls()?;
+        let pool = |count: usize| {
+            let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+            let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
+            Pool::builder(manager)
+                .max_size(count.max(1))
+                .wait_timeout(Some(options.connect))
+                .create_timeout(Some(options.connect))
+                .recycle_timeout(Some(options.connect))
+                .runtime(Runtime::Tokio1)
+                .build()
+                .map_err(|error| Error::Unavailable(error.to_string()))
+        };
+        Ok(Self {
+            callers: pool(options.caller_connections)?,
+            scheduler: pool(options.scheduler_connections)?,
+            call: options.call,
+            is_closed: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            troubled: Notify::new(),
+        })
+    }
+
+    /// A connection for one call.
+    pub(crate) async fn get(&self, lane: Lane) -> Result<Object, Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        let pool = match lane {
+            Lane::Caller => &self.callers,
+            Lane::Scheduler => &self.scheduler,
+        };
+        pool.get().await.map_err(pool_error)
+    }
+
+    /// A transaction.
+    pub(crate) async fn begin(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
+        let client = self.get(lane).await?;
+        let transaction = Transaction { connections: self, client: Some(client) };
+        transaction.client()?.batch_execute("BEGIN").await.map_err(|error| store_error(&error))?;
+        Ok(transaction)
+    }
+
+    /// Bounds a call, and notes when the database does not take it.
+    pub(crate) async fn bounded<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let outcome = tokio::time::timeout(self.call, work).await.unwrap_or_else(|_| {
+            Err(Error::Unavailable(format!("the database did not answer within {:?}", self.call)))
+        });
+        match &outcome {
+            Err(error @ (Error::Unavailable(_) | Error::Full(_))) => self.note_trouble(error),
+            Err(Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed) | Ok(_) => {}
+        }
+        outcome
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        trouble.map_or(Health::Ready, Health::ReadOnly)
+    }
+
+    fn note_trouble(&self, error: &Error) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            tracing::warn!(%error, "the database is in trouble; trying on");
+        }
+        *trouble = Some(error.to_string());
+        self.troubled.notify_one();
+    }
+
+    fn note_written(&self) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.take().is_some() {
+            tracing::info!("the database takes writes again");
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.callers.close();
+        self.scheduler.close();
+    }
+}
+
+/// A transaction under way. Left without an end, its connection is thrown away, and the database undoes it.
+pub(crate) struct Transaction<'c> {
+    connections: &'c Connections,
+    client: Option<Object>,
+}
+
+impl Transaction<'_> {
+    pub(crate) fn client(&self) -> Result<&Object, Error> {
+        self.client.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Commits what went well, and undoes what did not.
+    pub(crate) async fn end<T>(mut self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+        let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = self.client()?.batch_execute(statement).await;
+        // Where the database said nothing at all, the connection is of no more use: it is dropped with the rest.
+        let is_known = ended.as_ref().map_or_else(|error| error.code().is_some(), |()| true);
+        if is_known {
+            drop(self.client.take());
+        }
+        match (outcome, ended) {
+            (Ok(answer), Ok(())) => {
+                self.connections.note_written();
+                Ok(answer)
+            }
+            (Ok(_), Err(error)) => Err(error.into()),
+            (Err(trouble), Ok(()) | Err(_)) => Err(trouble),
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The PostgreSQL store: the same contract as every other, on a database that several nodes share.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `migrate`, `open` | the schema, and opening a database that has it |
+//! | `connections`, `fault` | pools, transactions, what goes wrong with them |
+//! | `submit` | submissions, those of many callers together |
+//! | `apply` | batches that change something: read, decide, write |
+//! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
+//! | `leases` | which node has which shard |
+//! | `read` | due jobs, lists, schedules |
+//! | `record` | what is kept as bytes |
+//! | `partitions` | days made ahead and dropped, old history |
+//! | `upkeep` | what is done every so often, and when the database is in trouble |
+//!
+//! The layout of the tables, and why it is so, is in `docs/postgres.md`.
+
+mod apply;
+mod connections;
+mod desk;
+mod fault;
+mod leases;
+mod load;
+mod migrate;
+mod news;
+mod open;
+mod options;
+mod partitions;
+mod read;
+mod record;
+mod schedules;
+mod sql;
+mod store;
+mod submit;
+mod uid;
+mod upkeep;
+mod write;
+
+pub use migrate::{MigrateError, Migrated, SCHEMA_NUMBER, migrate};
+pub use open::OpenError;
+pub use options::{
+    CALL_DEFAULT, CALLER_CONNECTIONS_COUNT_DEFAULT, CONNECT_DEFAULT, Options,
+    SCHEDULER_CONNECTIONS_COUNT_DEFAULT, SCHEMA_DEFAULT, STATEMENT_DEFAULT,
+};
+pub use store::PostgresStore;

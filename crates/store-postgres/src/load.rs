@@ -1,0 +1,323 @@
+//! Reading into a [`Desk`]: many keys in one statement, each answered or known to be absent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Job, Status};
+use tidewheel_core::limits::BUCKET_MS;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{HeldKey, KeyUse};
+use tokio_postgres::Row;
+
+use crate::desk::{Desk, JobKey, Named, Place, ScheduleKey, StoredJob, StoredKey, StoredSchedule};
+use crate::fault::Trouble;
+use crate::record::rule::{Rules, read_dates};
+use crate::record::spec::Body;
+use crate::record::{Unreadable, schedule, spec, status};
+use crate::sql;
+use crate::uid::Uid;
+
+/// The shard of a tenant, as a column holds it.
+pub(crate) fn shard_column(shard: Shard) -> i16 {
+    i16::try_from(shard.0).unwrap_or(i16::MAX)
+}
+
+/// A bucket, as a column holds it: no instant lies beyond.
+pub(crate) fn bucket_column(bucket: Bucket) -> i32 {
+    i32::try_from(bucket.0).unwrap_or(i32::MAX)
+}
+
+/// The keys of jobs, as statements take them.
+pub(crate) struct JobKeys<'k> {
+    pub(crate) tenants: Vec<&'k str>,
+    pub(crate) ids: Vec<Uid>,
+    pub(crate) run_ats: Vec<i64>,
+    pub(crate) shards: Vec<i16>,
+    pub(crate) buckets: Vec<i32>,
+}
+
+impl<'k> JobKeys<'k> {
+    pub(crate) fn new(keys: impl Iterator<Item = (&'k Tenant, JobId)>, shards: u16) -> Self {
+        let mut columns = Self {
+            tenants: Vec::new(),
+            ids: Vec::new(),
+            run_ats: Vec::new(),
+            shards: Vec::new(),
+            buckets: Vec::new(),
+        };
+        for (tenant, id) in keys {
+            let run_at = id.run_at();
+            columns.tenants.push(tenant.as_str());
+            columns.ids.push(id.into());
+            columns.run_ats.push(run_at.as_ms());
+            columns.shards.push(shard_column(Shard::of(tenant, shards)));
+            columns.buckets.push(bucket_column(Bucket::of(run_at)));
+        }
+        columns
+    }
+}
+
+/// Which row answers which question.
+pub(crate) fn ordinal(row: &Row) -> Result<usize, Trouble> {
+    let ord: i64 = row.try_get("ord")?;
+    Ok(usize::try_from(ord - 1).unwrap_or(usize::MAX))
+}
+
+/// The job in a row with its body, nothing having happened to it.
+pub(crate) fn fresh_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<Job, Trouble> {
+    job_with(tenant, id, row, Status::scheduled(id.run_at()))
+}
+
+/// The job in a row with its body and its status.
+pub(crate) fn changed_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<Job, Trouble> {
+    let standing = status::decode(row.try_get("status")?, id.run_at())?;
+    job_with(tenant, id, row, standing)
+}
+
+fn job_with(tenant: &Tenant, id: JobId, row: &Row, status: Status) -> Result<Job, Trouble> {
+    let body =
+        Body { kind: row.try_get("kind")?, spec: row.try_get("spec")?, payload: row.try_get("payload")? };
+    let spec = spec::decode(&body, id.run_at())?;
+    Ok(Job { id, tenant: tenant.clone(), spec: Arc::new(spec), status })
+}
+
+/// The job in a row that says where it stands.
+pub(crate) fn placed_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<StoredJob, Trouble> {
+    if row.try_get("fresh")? {
+        return Ok(StoredJob { job: Arc::new(fresh_job(tenant, id, row)?), place: Place::Waiting, seq: 0 });
+    }
+    let place = match row.try_get::<_, Option<i16>>("place")? {
+        Some(1) => Place::Timers,
+        Some(2) => Place::Running,
+        Some(3) => Place::Dead,
+        Some(4) => Place::Ends,
+        Some(_) | None => return Err(Unreadable::Nonsense("a job that stands nowhere").into()),
+    };
+    Ok(StoredJob { job: Arc::new(changed_job(tenant, id, row)?), place, seq: row.try_get("seq")? })
+}
+
+/// Jobs as they stand.
+pub(crate) async fn find_jobs(
+    client: &ClientWrapper,
+    shards: u16,
+    keys: &[JobKey],
+) -> Result<Vec<Option<StoredJob>>, Trouble> {
+    let mut found = Vec::new();
+    found.resize_with(keys.len(), || None);
+    if keys.is_empty() {
+        return Ok(found);
+    }
+    let columns = JobKeys::new(keys.iter().map(|(tenant, id)| (tenant, *id)), shards);
+    let statement = client.prepare_cached(sql::FIND_JOBS).await?;
+    let rows = client
+        .query(
+            &statement,
+            &[&columns.tenants, &columns.ids, &columns.run_ats, &columns.shards, &columns.buckets],
+        )
+        .await?;
+    for row in &rows {
+        let number = ordinal(row)?;
+        if let (Some(slot), Some((tenant, id))) = (found.get_mut(number), keys.get(number)) {
+            *slot = Some(placed_job(tenant, *id, row)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What an order probably finds its job doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guess {
+    Waiting,
+    Running,
+    Unknown,
+}
+
+/// Reads jobs, where they probably are first: most orders then cost one look instead of six. Whatever is found is what
+/// was there when it was found; whether it still is, the write will tell.
+pub(crate) async fn load_guessed(
+    client: &ClientWrapper,
+    shards: u16,
+    desk: &mut Desk,
+    guesses: &[(JobKey, Guess)],
+) -> Result<(), Trouble> {
+    let guessed =
+        |wanted: Guess| guesses.iter().filter(move |(_, guess)| *guess == wanted).map(|(key, _)| key);
+    let waiting: Vec<&JobKey> = guessed(Guess::Waiting).collect();
+    if !waiting.is_empty() {
+        let columns = JobKeys::new(waiting.iter().map(|(tenant, id)| (tenant, *id)), shards);
+        let statement = client.prepare_cached(sql::FIND_WAITING).await?;
+        let rows = client
+            .query(&statement, &[&columns.tenants, &columns.ids, &columns.shards, &columns.buckets])
+            .await?;
+        for row in &rows {
+            if let Some(key) = waiting.get(ordinal(row)?) {
+                let job = Arc::new(fresh_job(&key.0, key.1, row)?);
+                desk.add_job((*key).clone(), Some(StoredJob { job, place: Place::Waiting, seq: 0 }));
+            }
+        }
+    }
+    let running: Vec<&JobKey> = guessed(Guess::Running).collect();
+    if !running.is_empty() {
+        let columns = JobKeys::new(running.iter().map(|(tenant, id)| (tenant, *id)), shards);
+        let statement = client.prepare_cached(sql::FIND_RUNNING).await?;
+        let rows = client.query(&statement, &[&columns.tenants, &columns.ids]).await?;
+        for row in &rows {
+            if let Some(key) = running.get(ordinal(row)?) {
+                let job = Arc::new(changed_job(&key.0, key.1, row)?);
+                let seq = row.try_get("seq")?;
+                desk.add_job((*key).clone(), Some(StoredJob { job, place: Place::Running, seq }));
+            }
+        }
+    }
+    let rest: BTreeSet<JobKey> =
+        guesses.iter().map(|(key, _)| key).filter(|key| !desk.jobs.contains_key(*key)).cloned().collect();
+    load_jobs(client, shards, desk, rest).await
+}
+
+async fn load_jobs(
+    client: &ClientWrapper,
+    shards: u16,
+    desk: &mut Desk,
+    keys: BTreeSet<JobKey>,
+) -> Result<(), Trouble> {
+    let keys: Vec<JobKey> = keys.into_iter().collect();
+    let found = find_jobs(client, shards, &keys).await?;
+    for (key, stored) in keys.into_iter().zip(found) {
+        desk.add_job(key, stored);
+    }
+    Ok(())
+}
+
+/// Reads what is missing. Schedules are locked: theirs is the order of everything about them and their jobs.
+pub(crate) async fn load_missing(
+    client: &ClientWrapper,
+    shards: u16,
+    rules: &Rules,
+    desk: &mut Desk,
+) -> Result<(), Trouble> {
+    let missing = std::mem::take(&mut desk.missing);
+    load_schedules(client, rules, desk, missing.schedules).await?;
+    load_jobs(client, shards, desk, missing.jobs).await?;
+    load_keys(client, desk, missing.keys).await?;
+    for (sql, names, is_calendar) in
+        [(sql::FIND_NAMES, missing.names, false), (sql::FIND_CALENDARS, missing.calendars, true)]
+    {
+        if names.is_empty() {
+            continue;
+        }
+        let names: Vec<Named> = names.into_iter().collect();
+        let (tenants, texts) = split(&names);
+        let statement = client.prepare_cached(sql).await?;
+        let rows = client.query(&statement, &[&tenants, &texts]).await?;
+        for name in &names {
+            if is_calendar {
+                desk.add_calendar(name.clone(), None)
+            } else {
+                desk.add_name(name.clone(), None)
+            }
+        }
+        for row in &rows {
+            let Some(name) = names.get(ordinal(row)?) else { continue };
+            if is_calendar {
+                let dates = read_dates(&row.try_get::<_, Vec<i32>>("dates")?)?;
+                desk.add_calendar(name.clone(), Some(Arc::new(dates)));
+            } else {
+                desk.add_name(name.clone(), Some(row.try_get::<_, Uid>("id")?.schedule()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn split(names: &[Named]) -> (Vec<&str>, Vec<&str>) {
+    names.iter().map(|(tenant, name)| (tenant.as_str(), &**name)).unzip()
+}
+
+async fn load_schedules(
+    client: &ClientWrapper,
+    rules: &Rules,
+    desk: &mut Desk,
+    keys: BTreeSet<ScheduleKey>,
+) -> Result<(), Trouble> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<ScheduleKey> = keys.into_iter().collect();
+    let tenants: Vec<&str> = keys.iter().map(|(tenant, _)| tenant.as_str()).collect();
+    let ids: Vec<Uid> = keys.iter().map(|(_, id)| (*id).into()).collect();
+    let statement = client.prepare_cached(sql::LOCK_SCHEDULES).await?;
+    let rows = client.query(&statement, &[&tenants, &ids]).await?;
+    let mut found = Vec::new();
+    found.resize_with(keys.len(), || None);
+    for row in &rows {
+        let number = ordinal(row)?;
+        let (Some(slot), Some((tenant, id))) = (found.get_mut(number), keys.get(number)) else { continue };
+        let revision = row.try_get("revision")?;
+        *slot = Some(match schedule::decode(rules, tenant, *id, row.try_get("record")?) {
+            Ok(schedule) => StoredSchedule::Sound { schedule: Box::new(schedule), revision },
+            Err(reason) => {
+                tracing::error!(%tenant, schedule = %id, %reason, "a schedule cannot be read");
+                StoredSchedule::Unreadable(reason.to_string())
+            }
+        });
+    }
+    for (key, stored) in keys.into_iter().zip(found) {
+        desk.add_schedule_read(key, stored);
+    }
+    Ok(())
+}
+
+/// Reads what keys were used for, also those whose time is over.
+pub(crate) async fn load_keys(
+    client: &ClientWrapper,
+    desk: &mut Desk,
+    names: BTreeSet<Named>,
+) -> Result<(), Trouble> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<Named> = names.into_iter().collect();
+    let found = find_keys(client, &names).await?;
+    for (name, stored) in names.into_iter().zip(found) {
+        desk.add_key(name, stored);
+    }
+    Ok(())
+}
+
+pub(crate) async fn find_keys(
+    client: &ClientWrapper,
+    names: &[Named],
+) -> Result<Vec<Option<StoredKey>>, Trouble> {
+    let (tenants, texts) = split(names);
+    let statement = client.prepare_cached(sql::FIND_KEYS).await?;
+    let rows = client.query(&statement, &[&tenants, &texts]).await?;
+    let mut found = vec![None; names.len()];
+    for row in &rows {
+        if let Some(slot) = found.get_mut(ordinal(row)?) {
+            *slot = Some(read_key(row)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read_key(row: &Row) -> Result<StoredKey, Trouble> {
+    let nonsense = Unreadable::Nonsense("what a key was used for");
+    let target: Option<Uid> = row.try_get("target")?;
+    let used_for = match (row.try_get::<_, i16>("used_for")?, target) {
+        (0, Some(id)) => KeyUse::Job(id.job()),
+        (1, Some(id)) => KeyUse::NewSchedule(id.schedule()),
+        (2, Some(id)) => KeyUse::Schedule(id.schedule()),
+        (3, None) => KeyUse::Call,
+        (_, Some(_) | None) => return Err(nonsense.into()),
+    };
+    let fingerprint = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>("fingerprint")?).map_err(|_| nonsense)?;
+    let until = Timestamp::from_ms(row.try_get("until")?);
+    Ok(StoredKey { held: HeldKey { used_for, fingerprint }, until })
+}
+
+/// Buckets are part of the keys in `waiting` and `timers`; the migration spells their width out.
+const _: () = assert!(BUCKET_MS == 600_000);

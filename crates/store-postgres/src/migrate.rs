@@ -1,0 +1,159 @@
+//! The schema: numbered migrations, each in a transaction of its own, noted in the table `migrations`. A program works
+//! with the schema of its own number only; `tidewheel migrate` brings a database there.
+
+use tidewheel_core::limits::BUCKET_MS;
+use tokio_postgres::Client;
+
+use crate::connections::{config_of, tls};
+use crate::fault::reason;
+use crate::options::Options;
+
+struct Migration {
+    number: i32,
+    name: &'static str,
+    up: &'static str,
+    down: &'static str,
+}
+
+macro_rules! migration {
+    ($number:literal, $name:literal) => {
+        Migration {
+            number: $number,
+            name: $name,
+            up: include_str!(concat!("../migrations/", $name, ".up.sql")),
+            down: include_str!(concat!("../migrations/", $name, ".down.sql")),
+        }
+    };
+}
+
+const MIGRATIONS: [Migration; 1] = [migration!(1, "0001_first")];
+
+/// The schema this program works with.
+pub const SCHEMA_NUMBER: i32 = 1;
+const _: () = assert!(MIGRATIONS.len() == 1, "and SCHEMA_NUMBER is the last");
+
+/// Held while the schema is looked at and changed, so that nodes that start together do it one after the other.
+const MIGRATION_LOCK: i64 = 0x7469_6465_7768_6565;
+
+/// Why a database cannot be brought, or used, as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// It cannot be reached, or refused a statement.
+    #[error("the database cannot be migrated: {0}")]
+    Failed(String),
+    /// Its schema is of a newer program.
+    #[error("the database has schema {found}, and this program knows {SCHEMA_NUMBER}: use a newer program")]
+    Newer {
+        /// What it has.
+        found: i32,
+    },
+    /// Its schema is of an older program.
+    #[error(
+        "the database has schema {found}, and this program needs {SCHEMA_NUMBER}: run `tidewheel migrate`"
+    )]
+    Older {
+        /// What it has.
+        found: i32,
+    },
+}
+
+impl From<tokio_postgres::Error> for MigrateError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Failed(reason(&error))
+    }
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// The schema there was; 0 for none.
+    pub from: i32,
+    /// The schema there is.
+    pub to: i32,
+}
+
+/// A connection of its own, without the bounds of calls: a migration may take long.
+async fn connect(options: &Options) -> Result<Client, MigrateError> {
+    let mut config = config_of(options).map_err(|error| MigrateError::Failed(error.to_string()))?;
+    config.options(format!("-c search_path={}", options.schema));
+    let tls = tls().map_err(|error| MigrateError::Failed(error.to_string()))?;
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the connection of a migration ended");
+        }
+    });
+    Ok(client)
+}
+
+async fn found(client: &Client, options: &Options) -> Result<i32, MigrateError> {
+    let table = format!("{}.migrations", options.schema);
+    let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
+    if !row.try_get::<_, bool>(0)? {
+        return Ok(0);
+    }
+    let row = client.query_one("SELECT COALESCE(max(number), 0) FROM migrations", &[]).await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Brings the schema to `target`, up or down; 0 takes everything away.
+///
+/// # Errors
+/// When the database refuses, or has a schema that this program does not know.
+pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, MigrateError> {
+    let client = connect(options).await?;
+    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
+    let from = found(&client, options).await?;
+    if from > SCHEMA_NUMBER {
+        return Err(MigrateError::Newer { found: from });
+    }
+    if from == 0 && target > 0 {
+        let schema = &options.schema;
+        client
+            .batch_execute(&format!(
+                "CREATE SCHEMA IF NOT EXISTS {schema};
+                 CREATE TABLE IF NOT EXISTS migrations (
+                     number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+            ))
+            .await?;
+    }
+    for migration in MIGRATIONS.iter().filter(|it| from < it.number && it.number <= target) {
+        up(&client, options, migration).await?;
+    }
+    for migration in MIGRATIONS.iter().rev().filter(|it| target < it.number && it.number <= from) {
+        let note = format!("DELETE FROM migrations WHERE number = {}", migration.number);
+        client.batch_execute(&format!("BEGIN; {}\n; {note}; COMMIT", migration.down)).await?;
+        tracing::info!(name = migration.name, "undid a migration");
+    }
+    if target == 0 && from > 0 {
+        client.batch_execute("DROP TABLE migrations").await?;
+    }
+    Ok(Migrated { from, to: target })
+}
+
+async fn up(client: &Client, options: &Options, migration: &Migration) -> Result<(), MigrateError> {
+    let Migration { number, name, up, .. } = migration;
+    let note = format!("INSERT INTO migrations (number, name) VALUES ({number}, '{name}')");
+    let settings = if *number == 1 {
+        format!("INSERT INTO settings (shards, bucket_ms) VALUES ({}, {BUCKET_MS})", options.shards)
+    } else {
+        String::new()
+    };
+    client.batch_execute(&format!("BEGIN; {up}\n; {settings}; {note}; COMMIT")).await?;
+    tracing::info!(name, "migrated the database");
+    Ok(())
+}
+
+/// Makes the schema in an empty database; refuses one that is not this program's.
+///
+/// # Errors
+/// When the database refuses, or has another schema.
+pub(crate) async fn prepare(options: &Options) -> Result<(), MigrateError> {
+    let client = connect(options).await?;
+    match found(&client, options).await? {
+        0 => migrate(options, SCHEMA_NUMBER).await.map(drop),
+        SCHEMA_NUMBER => Ok(()),
+        found if found > SCHEMA_NUMBER => Err(MigrateError::Newer { found }),
+        found => Err(MigrateError::Older { found }),
+    }
+}

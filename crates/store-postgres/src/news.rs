@@ -1,0 +1,159 @@
+//! News between nodes, by the database's own notifications: sent by themselves, never in the transaction of a write, which
+//! would make all writes wait for each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::poll_fn;
+use tidewheel_core::id::JobId;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Error, News};
+use tokio::sync::mpsc;
+use tokio_postgres::AsyncMessage;
+
+use crate::connections::{Connections, Lane, config_of, tls};
+use crate::fault::{Trouble, store_error};
+use crate::options::Options;
+
+/// Bytes of one notification; the database takes less than 8000.
+const PAYLOAD_BYTES_MAX: usize = 7_900;
+/// Batches of news that wait to be heard; what is more is as if it had been missed.
+const HEARD_COUNT_MAX: usize = 256;
+/// Until a lost connection is made anew.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+/// What stands between two news, and between the parts of one. No name has either.
+const BETWEEN: char = '\n';
+const WITHIN: char = '\t';
+
+fn write(news: &News) -> String {
+    match news {
+        News::Due { tenant, at } => format!("d{WITHIN}{tenant}{WITHIN}{}", at.as_ms()),
+        News::Changed { tenant, id } => format!("c{WITHIN}{tenant}{WITHIN}{id}"),
+    }
+}
+
+/// What is no news to this program is left out: another version may say more.
+fn read(line: &str) -> Option<News> {
+    let mut parts = line.split(WITHIN);
+    let (kind, tenant, rest) = (parts.next()?, Tenant::new(parts.next()?).ok()?, parts.next()?);
+    match kind {
+        "d" => Some(News::Due { tenant, at: Timestamp::from_ms(rest.parse().ok()?) }),
+        "c" => Some(News::Changed { tenant, id: rest.parse::<JobId>().ok()? }),
+        _ => None,
+    }
+}
+
+/// Cuts news into notifications.
+fn payloads(news: &[News]) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for line in news.iter().map(write) {
+        match payloads.last_mut() {
+            Some(last) if last.len() + line.len() < PAYLOAD_BYTES_MAX => {
+                last.push(BETWEEN);
+                last.push_str(&line);
+            }
+            Some(_) | None => payloads.push(line),
+        }
+    }
+    payloads
+}
+
+/// The channel of one schema.
+fn channel(schema: &str) -> String {
+    format!("{schema}_news")
+}
+
+pub(crate) async fn tell(connections: &Connections, schema: &str, news: &[News]) -> Result<(), Trouble> {
+    let client = connections.get(Lane::Scheduler).await?;
+    let statement = client.prepare_cached("SELECT pg_notify($1, line) FROM unnest($2::text[]) line").await?;
+    client.execute(&statement, &[&channel(schema), &payloads(news)]).await?;
+    Ok(())
+}
+
+/// Listens on a connection of its own until nobody wants to hear any more.
+pub(crate) fn listen(options: &Options) -> mpsc::Receiver<Vec<News>> {
+    let (sender, receiver) = mpsc::channel(HEARD_COUNT_MAX);
+    let options = options.clone();
+    tokio::spawn(async move {
+        while !sender.is_closed() {
+            let listening = listen_once(&options, &sender);
+            let ended = tokio::select! {
+                ended = listening => ended,
+                () = sender.closed() => return,
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "news of other nodes cannot be heard; trying again");
+            }
+            // Some may have been missed, and will be until the next connection stands.
+            drop(sender.try_send(Vec::new()));
+            tokio::time::sleep(RECONNECT).await;
+        }
+    });
+    receiver
+}
+
+async fn listen_once(options: &Options, sender: &mpsc::Sender<Vec<News>>) -> Result<(), Error> {
+    let failed = |error: tokio_postgres::Error| store_error(&error);
+    let (client, mut connection) = config_of(options)?.connect(tls()?).await.map_err(failed)?;
+    let (heard, mut hear) = mpsc::channel(HEARD_COUNT_MAX);
+    let driving = async move {
+        loop {
+            match poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    // One that finds no room is lost, and nothing rests on it.
+                    drop(heard.try_send(Arc::<str>::from(notification.payload())));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(store_error(&error)),
+                None => return Ok(()),
+            }
+        }
+    };
+    let hearing = async {
+        client.batch_execute(&format!("LISTEN \"{}\"", channel(&options.schema))).await.map_err(failed)?;
+        // What was said before it listened.
+        drop(sender.try_send(Vec::new()));
+        while let Some(payload) = hear.recv().await {
+            let news: Vec<News> = payload.split(BETWEEN).filter_map(read).collect();
+            if !news.is_empty() {
+                drop(sender.try_send(news));
+            }
+        }
+        Ok(())
+    };
+    let (driven, heard) = tokio::join!(driving, hearing);
+    driven.and(heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(n: i64) -> News {
+        News::Due { tenant: Tenant::new(&format!("tenant-{n}")).unwrap(), at: Timestamp::from_ms(n) }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nonsense_is_left_out() {
+        let id = JobId::new(Timestamp::from_ms(1_700_000_000_000), 9);
+        let changed = News::Changed { tenant: Tenant::default(), id };
+        for news in [due(7), changed] {
+            assert_eq!(read(&write(&news)), Some(news));
+        }
+        for line in ["", "d", "d\tacme", "d\tacme\tsoon", "x\tacme\t1", "c\tacme\tjob_1"] {
+            assert_eq!(read(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn many_are_cut_into_notifications_that_fit() {
+        let news: Vec<News> = (0..2_000).map(due).collect();
+        let payloads = payloads(&news);
+        assert!(payloads.len() > 1 && payloads.iter().all(|payload| payload.len() <= PAYLOAD_BYTES_MAX));
+        let back: Vec<News> =
+            payloads.iter().flat_map(|payload| payload.split(BETWEEN)).filter_map(read).collect();
+        assert_eq!(back, news);
+    }
+}

@@ -1,0 +1,167 @@
+//! What waits: buckets, tenants, jobs. Jobs nothing has happened to yet and those that wait again stand in two tables,
+//! each in the order of its key, and are merged here.
+
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{Due, DuePage, TenantDue};
+
+use crate::connections::Lane;
+use crate::fault::Trouble;
+use crate::load::{bucket_column, changed_job, fresh_job, shard_column};
+use crate::record::Unreadable;
+use crate::sql;
+use crate::store::Database;
+use crate::uid::Uid;
+
+/// A tail with all bits set, and so the last id of its instant.
+const LAST_TAIL: u128 = u128::MAX;
+
+/// How many rows a statement may give.
+fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The first id after `position` that a job due at the time in its id may have.
+fn first_after(position: Position) -> Uid {
+    let Position { at, id } = position;
+    let floor = if id.run_at() == at {
+        u128::from_be_bytes(*id.as_bytes()).saturating_add(1)
+    } else if id.run_at() < at {
+        // It was moved here: jobs that were set for this instant from the start have higher ids.
+        u128::from_be_bytes(*JobId::new(at, 0).as_bytes())
+    } else {
+        u128::from_be_bytes(*JobId::new(at, LAST_TAIL).as_bytes()).saturating_add(1)
+    };
+    Uid(floor.to_be_bytes())
+}
+
+/// The first id of an instant after `at`.
+fn first_later(at: Timestamp) -> Uid {
+    let last = u128::from_be_bytes(*JobId::new(at, LAST_TAIL).as_bytes());
+    if at < Timestamp::from_ms(0) { Uid([0; 16]) } else { Uid(last.saturating_add(1).to_be_bytes()) }
+}
+
+impl Database {
+    pub(crate) async fn next_bucket_now(
+        &self,
+        shard: Shard,
+        from: Bucket,
+        until: Bucket,
+    ) -> Result<Option<Bucket>, Trouble> {
+        let client = self.connections.get(Lane::Scheduler).await?;
+        let statement = client.prepare_cached(sql::NEXT_BUCKET).await?;
+        let range = (bucket_column(from), bucket_column(until));
+        let row = client.query_one(&statement, &[&shard_column(shard), &range.0, &range.1]).await?;
+        let bucket: Option<i32> = row.try_get(0)?;
+        Ok(bucket.and_then(|bucket| u32::try_from(bucket).ok()).map(Bucket))
+    }
+
+    pub(crate) async fn due_tenants_now(
+        &self,
+        shard: Shard,
+        bucket: Bucket,
+        after: Option<&Tenant>,
+        count_max: usize,
+    ) -> Result<Vec<TenantDue>, Trouble> {
+        let client = self.connections.get(Lane::Scheduler).await?;
+        let waiting = client.prepare_cached(sql::WAITING_TENANTS).await?;
+        let timers = client.prepare_cached(sql::TIMER_TENANTS).await?;
+        let (shard, bucket, count) = (shard_column(shard), bucket_column(bucket), limit(count_max));
+        let after = after.map_or("", Tenant::as_str);
+        let mut tenants = Vec::new();
+        for row in client.query(&waiting, &[&shard, &bucket, &after, &count]).await? {
+            tenants.push((row.try_get::<_, String>(0)?, row.try_get::<_, Uid>(1)?.job().run_at()));
+        }
+        for row in client.query(&timers, &[&shard, &bucket, &after, &count]).await? {
+            tenants.push((row.try_get(0)?, Timestamp::from_ms(row.try_get(1)?)));
+        }
+        // Of the two entries of one tenant the earlier stands first, and stays.
+        tenants.sort();
+        tenants.dedup_by(|(later, _), (earlier, _)| later == earlier);
+        tenants.truncate(count_max);
+        let named = tenants.into_iter().map(|(name, first_at)| {
+            let tenant = Tenant::new(&name).map_err(|_| Unreadable::Nonsense("a tenant"))?;
+            Ok(TenantDue { tenant, first_at })
+        });
+        named.collect()
+    }
+
+    pub(crate) async fn due_now(&self, due: &Due) -> Result<DuePage, Trouble> {
+        let client = self.connections.get(Lane::Scheduler).await?;
+        // Sent one behind the other, without waiting for answers in between.
+        let (mut jobs, timers, next_at) =
+            tokio::try_join!(read_waiting(&client, due), read_timers(&client, due), next_at(&client, due))?;
+        // One that was moved between the two reads is where the later one saw it.
+        jobs.retain(|job| timers.iter().all(|timer| timer.id != job.id));
+        jobs.extend(timers);
+        jobs.sort_by_key(|job| job.position());
+        let mut page = DuePage::default();
+        let mut bytes = 0;
+        for job in jobs {
+            bytes += job.size_bytes();
+            let full = page.jobs.len() >= due.count_max || bytes > due.bytes_max;
+            if let Some(last) = page.jobs.last().filter(|_| full) {
+                page.resume = Some(Arc::as_ref(last).position());
+                break;
+            }
+            page.jobs.push(Arc::new(job));
+        }
+        if page.resume.is_none() {
+            page.next_at = next_at;
+        }
+        Ok(page)
+    }
+
+    pub(crate) async fn running_now(&self) -> Result<Vec<Job>, Trouble> {
+        let client = self.connections.get(Lane::Scheduler).await?;
+        let statement = client.prepare_cached(sql::ALL_RUNNING).await?;
+        let rows = client.query(&statement, &[]).await?;
+        let job = |row: &tokio_postgres::Row| {
+            let tenant = Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a tenant"))?;
+            changed_job(&tenant, row.try_get::<_, Uid>("id")?.job(), row)
+        };
+        rows.iter().map(job).collect()
+    }
+}
+
+/// One more than the page has room for, to know whether it goes on.
+async fn read_waiting(client: &ClientWrapper, due: &Due) -> Result<Vec<Job>, Trouble> {
+    let statement = client.prepare_cached(sql::DUE_WAITING).await?;
+    let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
+    let from = due.after.map_or(Uid([0; 16]), first_after);
+    let (to, count) = (first_later(due.until), limit(due.count_max.saturating_add(1)));
+    let tenant = due.tenant.as_str();
+    let rows = client
+        .query(&statement, &[&shard, &bucket, &tenant, &from, &to, &count, &limit(due.bytes_max)])
+        .await?;
+    rows.iter().map(|row| fresh_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)).collect()
+}
+
+async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<Job>, Trouble> {
+    let statement = client.prepare_cached(sql::DUE_TIMERS).await?;
+    let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
+    let (at, id) = due.after.map_or((i64::MIN, Uid([0; 16])), |after| (after.at.as_ms(), after.id.into()));
+    let (until, count) = (due.until.as_ms(), limit(due.count_max.saturating_add(1)));
+    let tenant = due.tenant.as_str();
+    let rows = client
+        .query(&statement, &[&shard, &bucket, &tenant, &at, &id, &until, &count, &limit(due.bytes_max)])
+        .await?;
+    rows.iter().map(|row| changed_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)).collect()
+}
+
+async fn next_at(client: &ClientWrapper, due: &Due) -> Result<Option<Timestamp>, Trouble> {
+    let statement = client.prepare_cached(sql::DUE_NEXT).await?;
+    let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
+    let from = due.after.map_or(Uid([0; 16]), first_after).max(first_later(due.until));
+    let until = due.after.map_or(due.until, |after| due.until.max(after.at)).as_ms();
+    let row = client.query_one(&statement, &[&shard, &bucket, &due.tenant.as_str(), &from, &until]).await?;
+    let waiting = row.try_get::<_, Option<Uid>>(0)?.map(|id| id.job().run_at());
+    let timer = row.try_get::<_, Option<i64>>(1)?.map(Timestamp::from_ms);
+    Ok(waiting.into_iter().chain(timer).min())
+}

@@ -1,0 +1,71 @@
+//! The statements, each in a file of its own.
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)+) => {
+        $(pub(crate) const $name: &str = include_str!(concat!("../sql/", $file, ".sql"));)+
+    };
+}
+
+statements! {
+    FIND_JOBS = "find_jobs";
+    FIND_WAITING = "find_waiting";
+    FIND_RUNNING = "find_running";
+    LIST_JOBS = "list_jobs";
+    ALL_RUNNING = "all_running";
+    INSERT_JOBS = "insert_jobs";
+    CHANGE_JOBS = "change_jobs";
+    DELETE_JOBS = "delete_jobs";
+    INSERT_WAITING = "insert_waiting";
+    DELETE_WAITING = "delete_waiting";
+    INSERT_TIMERS = "insert_timers";
+    DELETE_TIMERS = "delete_timers";
+    INSERT_RUNNING = "insert_running";
+    CHANGE_RUNNING = "change_running";
+    DELETE_RUNNING = "delete_running";
+    INSERT_DEAD = "insert_dead";
+    DELETE_DEAD = "delete_dead";
+    INSERT_ENDS = "insert_ends";
+    DELETE_ENDS = "delete_ends";
+    INSERT_TALLIES = "insert_tallies";
+    FIND_KEYS = "find_keys";
+    INSERT_KEYS = "insert_keys";
+    DELETE_KEYS = "delete_keys";
+    FIND_SCHEDULES = "find_schedules";
+    LOCK_SCHEDULES = "lock_schedules";
+    INSERT_SCHEDULES = "insert_schedules";
+    CHANGE_SCHEDULES = "change_schedules";
+    MOVE_SCHEDULES = "move_schedules";
+    DELETE_SCHEDULES = "delete_schedules";
+    DELETE_LEDGERS = "delete_ledgers";
+    INSERT_LEDGER = "insert_ledger";
+    FIND_NAMES = "find_names";
+    FIND_CALENDARS = "find_calendars";
+    FENCE = "fence";
+    OPEN_EPOCH = "open_epoch";
+    SHARD_FENCE = "shard_fence";
+    ANNOUNCE = "announce";
+    NODES = "nodes";
+    FORGET_NODES = "forget_nodes";
+    HOLD_SHARDS = "hold_shards";
+    RENEW_SHARDS = "renew_shards";
+    RELEASE_SHARDS = "release_shards";
+    SHARD_LEASES = "shard_leases";
+    HOLD_NAMED = "hold_named";
+    NEXT_BUCKET = "next_bucket";
+    WAITING_TENANTS = "waiting_tenants";
+    TIMER_TENANTS = "timer_tenants";
+    DUE_WAITING = "due_waiting";
+    DUE_TIMERS = "due_timers";
+    DUE_NEXT = "due_next";
+    SAVE_CHECKPOINTS = "save_checkpoints";
+    COUNT_TENANT = "count_tenant";
+    COUNT_ALL = "count_all";
+    LIST_SCHEDULES = "list_schedules";
+    SCHEDULE_TENANTS = "schedule_tenants";
+    LEDGER_PAGE = "ledger_page";
+    PUT_CALENDAR = "put_calendar";
+    DROP_ENDS = "drop_ends";
+    FOLD_TALLIES = "fold_tallies";
+    DROP_KEYS = "drop_keys";
+    DROP_LEDGER = "drop_ledger";
+}

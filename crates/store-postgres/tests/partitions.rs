@@ -1,0 +1,116 @@
+//! Days are made ahead and dropped; what is parked, or outlives its day, is moved and not lost.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+
+mod database;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, State};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS, TIMEOUT_MS_DEFAULT};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::retry::RetryPolicy;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{OnConflict, Order, Store, Submission};
+use tidewheel_store_postgres::{Options, PostgresStore};
+use tokio_postgres::NoTls;
+
+/// Midnight of a day long past, so that nothing is made for it by itself.
+const START: Timestamp = Timestamp::from_ms(18_000 * DAY_MS);
+
+fn job(tenant: &Tenant, at: Timestamp, tail: u128) -> Job {
+    let spec = Spec {
+        kind: Arc::from("t"),
+        payload: Bytes::from_static(b"{}"),
+        destination: Destination::Queue(Arc::from("q")),
+        priority: Priority::Normal,
+        retry: RetryPolicy::default(),
+        timeout_ms: TIMEOUT_MS_DEFAULT,
+        expires_at: None,
+        idempotency_key: None,
+        labels: Vec::new(),
+        occurrence: None,
+        created_at: START,
+    };
+    Job::new(tenant.clone(), spec, at, tail)
+}
+
+async fn submit(store: &PostgresStore, jobs: &[Job]) {
+    let jobs = jobs.iter().map(|job| Submission { job: job.clone(), key: None, fresh: true }).collect();
+    store.submit(START, jobs, OnConflict::KeepNone).await.unwrap();
+}
+
+async fn order(store: &PostgresStore, now: Timestamp, job: &Job, command: Command) -> Job {
+    let order = Order { tenant: job.tenant.clone(), id: job.id, command, key: None };
+    let applied = store.apply(now, None, vec![order]).await.unwrap().remove(0).unwrap();
+    Job::clone(&applied.job)
+}
+
+async fn finish(store: &PostgresStore, now: Timestamp, job: &Job) -> Job {
+    let claim = Command::Claim { epoch: 1, worker: Arc::from("w"), lease_ms: HOUR_MS, detached: false };
+    let running = order(store, now, job, claim).await;
+    order(store, now, &running, Command::Succeed { token: running.status.token, finding: Finding::default() })
+        .await
+}
+
+async fn count(options: &Options, table: &str) -> i64 {
+    let (client, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let sql = format!("SELECT count(*) FROM {}.{table}", options.schema);
+    let count = client.query_one(&sql, &[]).await.unwrap().get(0);
+    drop(client);
+    connection.await.unwrap().unwrap();
+    count
+}
+
+#[tokio::test]
+async fn days_are_made_and_dropped_and_nothing_is_lost() {
+    let options = database::fresh();
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let acme = Tenant::new("acme").unwrap();
+    let soon = |tail| job(&acme, START.plus_ms(HOUR_MS), tail);
+    let [done, late, waiting, cancelled] = [1, 2, 3, 4].map(soon);
+    let parked = job(&acme, START.plus_ms(3 * DAY_MS), 5);
+    let far = job(&acme, START.plus_ms(300 * DAY_MS), 6);
+    let all = [&done, &late, &waiting, &cancelled, &parked, &far].map(Job::clone);
+    submit(&store, &all).await;
+    assert_eq!(count(&options, "jobs_default").await, 6, "there are no days yet");
+
+    store.make_partitions(START).await.unwrap();
+    store.make_partitions(START).await.unwrap();
+    assert_eq!(count(&options, "jobs_default").await, 1, "all but the far one have a day");
+    assert_eq!(count(&options, "jobs_d18000").await, 4);
+    assert_eq!(count(&options, "jobs_d18003").await, 1);
+    let ids: Vec<_> = all.iter().map(|job| job.id).collect();
+    let found = store.get(&acme, ids.clone()).await.unwrap();
+    assert!(found.iter().zip(&all).all(|(found, job)| found.as_ref() == Some(job)));
+
+    let noon = START.plus_ms(DAY_MS / 2);
+    let done = finish(&store, noon, &done).await;
+    let far = order(&store, noon, &far, Command::Cancel).await;
+    let cancelled = order(&store, noon, &cancelled, Command::Cancel).await;
+    assert_eq!(count(&options, "ends_d18000").await, 2);
+    let next_day = START.plus_ms(DAY_MS + HOUR_MS);
+    let late = finish(&store, next_day, &late).await;
+
+    assert_eq!(store.drop_history(next_day, START).await.unwrap(), 0, "nothing is that old");
+    let dropped = store.drop_history(next_day, START.plus_ms(DAY_MS)).await.unwrap();
+    assert_eq!(dropped, 3, "the two of the day, and the far one that was called off");
+    assert_eq!(count(&options, "jobs_default").await, 2, "what outlived its day");
+    let found = store.get(&acme, ids).await.unwrap();
+    let kept: Vec<_> = found.into_iter().flatten().collect();
+    assert_eq!(kept, [late.clone(), waiting.clone(), parked.clone()]);
+    let counts = store.counts(None).await.unwrap();
+    assert_eq!((counts.of(State::Scheduled), counts.of(State::Succeeded)), (2, 1));
+    assert_eq!(counts.of(State::Cancelled), 0);
+    assert!([done, far, cancelled].iter().all(|job| job.status.state.is_finished()));
+
+    let ended = finish(&store, next_day, &waiting).await;
+    assert_eq!(ended.status.state, State::Succeeded);
+    let later = START.plus_ms(2 * DAY_MS);
+    assert_eq!(store.drop_history(later, later).await.unwrap(), 2);
+    assert_eq!(count(&options, "jobs_default").await, 0);
+    assert_eq!(count(&options, "jobs").await, 1);
+    store.close().await.unwrap();
+}
