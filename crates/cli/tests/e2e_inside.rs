@@ -197,7 +197,8 @@ impl Decoys {
     fn listen() -> Self {
         let visits = Arc::new(AtomicUsize::new(0));
         for address in INSIDE {
-            let listener = TcpListener::bind(decoy(address)).unwrap();
+            // An address may take a moment to be the machine's own.
+            let listener = until("a decoy to listen", || TcpListener::bind(decoy(address)).ok());
             let visits = Arc::clone(&visits);
             std::thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {

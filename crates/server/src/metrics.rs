@@ -1,10 +1,19 @@
 //! What the server counts, in Prometheus' text form at `/metrics`. Names are documented in `docs/metrics.md`
-//! and golden; no label has more values than the code has names for.
+//! and golden; no label has more values than the code has names for, or a bound of its own (`names`).
 
+mod calls;
+mod disk;
 mod lag;
+mod lags;
+mod names;
+mod queues;
 mod recent;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -12,18 +21,34 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use tidewheel_core::job::{Ending, Job, State};
+use tidewheel_core::job::{Ending, Job, Priority, State};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Counts;
 
-pub(crate) use lag::LagCounts;
-use lag::LagHistogram;
-use recent::Recent;
-pub(crate) use recent::{SAMPLE_MS, Sample};
+pub(crate) use self::calls::Call;
+use self::calls::Calls;
+use self::disk::Disk;
+pub use self::disk::DiskSpace;
+pub(crate) use self::lag::LagCounts;
+use self::lag::LagHistogram;
+pub(crate) use self::lags::Lags;
+use self::names::{Names, TENANTS_NAMED_COUNT_MAX, TenantLabels};
+pub(crate) use self::queues::QueueLevel;
+use self::queues::Queues;
+use self::recent::Recent;
+pub(crate) use self::recent::{SAMPLE_MS, Sample};
 
-const SYNC_BUCKETS_S: [f64; 12] =
-    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
+/// From 1 ms to 5 min, fine where it matters.
+const LAG_BUCKETS_S: [f64; 20] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0,
+    180.0, 300.0,
+];
+const SYNC_BUCKETS_S: [f64; 16] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 2.5, 10.0, 60.0,
+    300.0,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -33,6 +58,16 @@ struct OutcomeLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabels {
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PriorityLabels {
+    priority: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -53,16 +88,33 @@ type Seconds = Gauge<f64, AtomicU64>;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    lag: LagHistogram,
+    lag: Family<TenantLabels, Histogram, fn() -> Histogram>,
+    tenants: Names,
+    starts: Family<PriorityLabels, Counter>,
+    start_lag: Family<PriorityLabels, Counter<f64, AtomicU64>>,
+    /// All of it together, to be read.
+    all_lag: LagHistogram,
     submissions: Counter,
     duplicates: Counter,
     deliveries: Family<OutcomeLabels, Counter>,
+    retries: Counter,
+    dead_letters: Counter,
+    claims_refused: Counter,
+    push: Histogram,
+    calls: Calls,
+    queues: Queues,
+    disk: Option<Disk>,
+    writable: Gauge,
+    start_time: Seconds,
+    shards: Gauge,
+    shards_owned: Gauge,
     jobs: Family<StateLabels, Gauge>,
     held: Gauge,
     in_flight: Gauge,
     leases: Gauge,
     workers: Family<StateLabels, Gauge>,
     ready: Family<LaneLabels, Gauge>,
+    oldest_ready: Family<LaneLabels, Seconds>,
     oldest_unpromoted: Seconds,
     sync: Histogram,
     recoveries: Counter,
@@ -82,16 +134,32 @@ impl Metrics {
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("tidewheel"),
-            lag: LagHistogram::default(),
+            lag: Family::new_with_constructor((|| Histogram::new(LAG_BUCKETS_S)) as fn() -> Histogram),
+            tenants: Names::new(TENANTS_NAMED_COUNT_MAX),
+            starts: Family::default(),
+            start_lag: Family::default(),
+            all_lag: LagHistogram::default(),
             submissions: Counter::default(),
             duplicates: Counter::default(),
             deliveries: Family::default(),
+            retries: Counter::default(),
+            dead_letters: Counter::default(),
+            claims_refused: Counter::default(),
+            push: Histogram::new(LAG_BUCKETS_S),
+            calls: Calls::new(),
+            queues: Queues::new(),
+            disk: None,
+            writable: Gauge::default(),
+            start_time: Seconds::default(),
+            shards: Gauge::default(),
+            shards_owned: Gauge::default(),
             jobs: Family::default(),
             held: Gauge::default(),
             in_flight: Gauge::default(),
             leases: Gauge::default(),
             workers: Family::default(),
             ready: Family::default(),
+            oldest_ready: Family::default(),
             oldest_unpromoted: Seconds::default(),
             sync: Histogram::new(SYNC_BUCKETS_S),
             recoveries: Counter::default(),
@@ -99,7 +167,14 @@ impl Metrics {
             recent: Recent::default(),
         };
         metrics.register();
+        metrics.register_more();
         metrics.set_workers(0, 0);
+        metrics.set_writable(true);
+        for priority in Priority::ALL {
+            let labels = PriorityLabels { priority: priority.as_str() };
+            drop(metrics.starts.get_or_create(&labels));
+            drop(metrics.start_lag.get_or_create(&labels));
+        }
         for ending in Ending::ALL {
             drop(metrics.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }));
         }
@@ -155,9 +230,62 @@ impl Metrics {
         );
     }
 
+    fn register_more(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("starts", "Attempts started, by priority", self.starts.clone());
+        registry.register_with_unit(
+            "start_lag",
+            "How late attempts started, all together, by priority",
+            Unit::Seconds,
+            self.start_lag.clone(),
+        );
+        registry.register("retries", "Attempts that failed and will be made again", self.retries.clone());
+        registry.register("dead_letters", "Jobs given up", self.dead_letters.clone());
+        registry.register(
+            "claims_refused",
+            "Jobs that turned out to be taken, changed or gone when they were to start",
+            self.claims_refused.clone(),
+        );
+        registry.register_with_unit(
+            "push_duration",
+            "From the start of a push to its target's answer, or to giving it up",
+            Unit::Seconds,
+            self.push.clone(),
+        );
+        registry.register_with_unit(
+            "oldest_ready_age",
+            "How long the oldest job in memory has been due, by kind of lane",
+            Unit::Seconds,
+            self.oldest_ready.clone(),
+        );
+        registry.register("store_writable", "1 if the store takes writes", self.writable.clone());
+        registry.register_with_unit(
+            "start_time",
+            "When the server started, in seconds since 1970",
+            Unit::Seconds,
+            self.start_time.clone(),
+        );
+        registry.register("shards", "Shards of the store", self.shards.clone());
+        registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
+        self.queues.register(registry);
+        self.calls.register(registry);
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "What runs", Info::new(version));
+    }
+
+    /// Also tells the room on a device, which is measured whenever somebody looks.
+    #[must_use]
+    pub fn measuring_disk(mut self, measure: impl Fn() -> Option<DiskSpace> + Send + Sync + 'static) -> Self {
+        self.disk = Some(Disk::new(&mut self.registry, Box::new(measure)));
+        self
+    }
+
     /// Everything in Prometheus' text form.
     #[must_use]
     pub fn render(&self) -> String {
+        if let Some(disk) = &self.disk {
+            disk.measure();
+        }
         let mut text = String::new();
         // Writing into a String cannot fail.
         encode(&mut text, &self.registry).ok();
@@ -169,15 +297,69 @@ impl Metrics {
         self.duplicates.inc_by(count(duplicates));
     }
 
-    pub(crate) fn started(&self, lag_ms: i64) {
-        self.lag.observe(u64::try_from(lag_ms).unwrap_or(0));
+    /// What one claim started.
+    pub(crate) fn started(&self, lags: &Lags) {
+        for (tenant, lags) in &lags.by_tenant {
+            let labels = TenantLabels { tenant: self.tenants.shown(tenant.as_str()) };
+            let histogram = self.lag.get_or_create(&labels);
+            for lag_ms in lags {
+                histogram.observe(seconds(*lag_ms));
+                self.all_lag.observe(lag_ms.unsigned_abs());
+            }
+        }
+        for (priority, (jobs, sum_ms)) in Priority::ALL.into_iter().zip(lags.by_priority) {
+            if jobs > 0 {
+                let labels = PriorityLabels { priority: priority.as_str() };
+                self.starts.get_or_create(&labels).inc_by(jobs);
+                self.start_lag.get_or_create(&labels).inc_by(Duration::from_millis(sum_ms).as_secs_f64());
+            }
+        }
     }
 
     pub(crate) fn attempt_ended(&self, job: &Job) {
-        let outcome = job.status.attempts.last().map(|attempt| attempt.ending.as_str());
-        if let Some(outcome) = outcome.filter(|_| job.status.running.is_none()) {
-            self.deliveries.get_or_create(&OutcomeLabels { outcome }).inc();
+        let ending = job.status.attempts.last().map(|attempt| attempt.ending);
+        if let Some(ending) = ending.filter(|_| job.status.running.is_none()) {
+            self.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }).inc();
+            if job.status.state == State::Dead {
+                self.dead_letters.inc();
+            } else if job.status.state == State::Retrying && is_failure(ending) {
+                self.retries.inc();
+            }
         }
+    }
+
+    pub(crate) fn claims_refused(&self, jobs: usize) {
+        self.claims_refused.inc_by(count(jobs));
+    }
+
+    pub(crate) fn pushed(&self, took_ms: i64) {
+        self.push.observe(seconds(took_ms));
+    }
+
+    pub(crate) fn answered(&self, call: Call, status: http::StatusCode, took_ms: i64) {
+        self.calls.answered(call, status, Duration::from_millis(took_ms.max(0).unsigned_abs()));
+    }
+
+    pub(crate) fn set_writable(&self, is_writable: bool) {
+        self.writable.set(i64::from(is_writable));
+    }
+
+    pub(crate) fn set_start_time(&self, at: Timestamp) {
+        self.start_time.set(seconds(at.as_ms()));
+    }
+
+    pub(crate) fn set_shards(&self, all: u16, owned: usize) {
+        self.shards.set(i64::from(all));
+        self.shards_owned.set(level(owned));
+    }
+
+    pub(crate) fn set_queues(&self, levels: &BTreeMap<&str, QueueLevel>) {
+        self.queues.set(levels);
+    }
+
+    pub(crate) fn set_oldest_ready(&self, queues_ms: i64, pushes_ms: i64) {
+        self.oldest_ready.get_or_create(&LaneLabels { lane: LaneKind::queue }).set(seconds(queues_ms));
+        self.oldest_ready.get_or_create(&LaneLabels { lane: LaneKind::push }).set(seconds(pushes_ms));
     }
 
     pub(crate) fn recovered(&self, attempts: usize) {
@@ -206,8 +388,7 @@ impl Metrics {
     }
 
     pub(crate) fn set_oldest_unpromoted(&self, age_ms: i64) {
-        #[expect(clippy::cast_precision_loss, reason = "ages are far below 2^52 ms")]
-        self.oldest_unpromoted.set(age_ms as f64 / 1_000.0);
+        self.oldest_unpromoted.set(seconds(age_ms));
     }
 
     pub(crate) fn set_backlog(&self, counts: &Counts) {
@@ -241,7 +422,7 @@ impl Metrics {
             submitted: self.submissions.get(),
             succeeded,
             failed: Ending::ALL.into_iter().map(ended).sum::<u64>().saturating_sub(succeeded),
-            lag: self.lag.counts(),
+            lag: self.all_lag.counts(),
             waiting: jobs(State::Scheduled) + jobs(State::Retrying),
             running: jobs(State::Running),
             dead: jobs(State::Dead),
@@ -254,7 +435,7 @@ impl Metrics {
     }
 
     /// A group of writes became durable.
-    pub fn synced(&self, took: std::time::Duration) {
+    pub fn synced(&self, took: Duration) {
         self.sync.observe(took.as_secs_f64());
     }
 }
@@ -265,4 +446,15 @@ fn count(number: usize) -> u64 {
 
 fn level(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn seconds(ms: i64) -> f64 {
+    Duration::from_millis(ms.max(0).unsigned_abs()).as_secs_f64()
+}
+
+const fn is_failure(ending: Ending) -> bool {
+    match ending {
+        Ending::Failed | Ending::TimedOut | Ending::LeaseExpired | Ending::Lost => true,
+        Ending::Succeeded | Ending::Snoozed | Ending::Cancelled | Ending::Released => false,
+    }
 }

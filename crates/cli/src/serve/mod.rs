@@ -2,6 +2,7 @@
 
 mod admin_key;
 pub(crate) mod descriptors;
+mod disk;
 mod logging;
 pub(crate) mod node;
 mod run;

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::descriptors::connections_max;
-use super::{store, zoneinfo};
+use super::{disk, store, zoneinfo};
 
 /// How a node is set up.
 pub(crate) struct NodeConfig {
@@ -70,7 +70,7 @@ impl Node {
         let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(metrics(&config));
         let zones = zones(config.tz_dir.clone()).await?;
         let store = store::open(&config, &zones, &metrics).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -82,7 +82,9 @@ impl Node {
             None => {
                 let pusher = Pusher::new(PushConfig { allow: targets.clone(), ..PushConfig::default() })?;
                 let directory = Arc::clone(access.directory());
-                Arc::new(PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random), directory))
+                let deliverer =
+                    PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random), directory);
+                Arc::new(deliverer.timed_by(Arc::clone(&metrics)))
             }
         };
         let parts = Parts { store, clock, random, metrics, deliverer, zones };
@@ -159,6 +161,15 @@ async fn access(
     } else {
         Access::without_keys(directory, clock)
     }))
+}
+
+/// The disk matters where the data is on it.
+fn metrics(config: &NodeConfig) -> Metrics {
+    if config.store.is_some() {
+        return Metrics::new();
+    }
+    let data = config.data.clone();
+    Metrics::new().measuring_disk(move || disk::space(&data))
 }
 
 async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {

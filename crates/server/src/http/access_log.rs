@@ -3,25 +3,33 @@
 
 use std::sync::Arc;
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::HeaderValue;
-use http::header::X_CONTENT_TYPE_OPTIONS;
+use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 
 use crate::clock::Clock;
+use crate::metrics::{Call, Metrics};
 
 /// Paths are cut at this many characters.
 const PATH_CHARS_MAX: usize = 256;
 
-/// Answers and logs.
-pub(super) async fn log(clock: Arc<dyn Clock>, request: Request, next: Next) -> Response {
+/// Answers, counts and logs.
+pub(super) async fn log(
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    request: Request,
+    next: Next,
+) -> Response {
     // Cheap copies; text is made only for a line that somebody reads.
     let (method, uri, started_ms) = (request.method().clone(), request.uri().clone(), clock.monotonic_ms());
+    let call = call_of(&request);
     let mut response = next.run(request).await;
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let status = response.status();
     let took_ms = clock.monotonic_ms().saturating_sub(started_ms);
+    metrics.answered(call, status, took_ms);
     if status.is_server_error() {
         let (path, status) = (shortened(uri.path()), status.as_u16());
         tracing::warn!(target: "tidewheel::access", %method, path, status, took_ms, "request failed");
@@ -30,6 +38,15 @@ pub(super) async fn log(clock: Arc<dyn Clock>, request: Request, next: Next) -> 
         tracing::debug!(target: "tidewheel::access", %method, path, status, took_ms, "request");
     }
     response
+}
+
+fn call_of(request: &Request) -> Call {
+    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    if kind.starts_with(b"application/grpc") {
+        return Call::Grpc;
+    }
+    let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    Call::of(request.method(), pattern)
 }
 
 fn shortened(path: &str) -> &str {

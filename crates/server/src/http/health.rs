@@ -35,7 +35,9 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let mut response = Response::new(app.engine.metrics().render().into());
+    let metrics = app.engine.metrics();
+    metrics.set_writable(matches!(app.engine.store().health(), Health::Ready));
+    let mut response = Response::new(metrics.render().into());
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     response
 }

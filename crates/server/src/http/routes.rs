@@ -118,11 +118,11 @@ pub fn router(parts: HttpParts) -> Router {
         }
     }
     let (engine, access) = (app.engine.clone(), Arc::clone(&app.access));
-    let clock = Arc::clone(engine.clock());
+    let (clock, metrics) = (Arc::clone(engine.clock()), Arc::clone(engine.metrics()));
     let router = crate::pages::add(router);
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
     crate::grpc::add(router, &engine, &access).layer(axum::middleware::from_fn(move |request, next| {
-        access_log::log(Arc::clone(&clock), request, next)
+        access_log::log(Arc::clone(&clock), Arc::clone(&metrics), request, next)
     }))
 }
 

@@ -1,10 +1,6 @@
 //! How late attempts start: a histogram that can also be read, which that of the metrics library cannot.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 
 /// From 1 ms to 5 min, fine where it matters.
 const BOUNDS_MS: [u32; 20] = [
@@ -54,55 +50,29 @@ impl LagCounts {
     }
 }
 
-/// The histogram. Cheap to clone; clones count together.
-#[derive(Debug, Clone, Default)]
-pub(super) struct LagHistogram(Arc<Inner>);
-
+/// The histogram.
 #[derive(Debug, Default)]
-struct Inner {
-    counts: [AtomicU64; BUCKETS_COUNT],
-    sum_ms: AtomicU64,
-}
+pub(super) struct LagHistogram([AtomicU64; BUCKETS_COUNT]);
 
 impl LagHistogram {
     pub(super) fn observe(&self, lag_ms: u64) {
         let index = BOUNDS_MS.partition_point(|bound| u64::from(*bound) < lag_ms);
-        if let Some(count) = self.0.counts.get(index) {
+        if let Some(count) = self.0.get(index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        self.0.sum_ms.fetch_add(lag_ms, Ordering::Relaxed);
     }
 
     pub(super) fn counts(&self) -> LagCounts {
         let mut counts = LagCounts::default();
-        for (count, counter) in counts.0.iter_mut().zip(&self.0.counts) {
+        for (count, counter) in counts.0.iter_mut().zip(&self.0) {
             *count = counter.load(Ordering::Relaxed);
         }
         counts
     }
 }
 
-impl EncodeMetric for LagHistogram {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let counts = self.counts();
-        let bounds = BOUNDS_MS.into_iter().map(|bound| f64::from(bound) / 1_000.0).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(counts.0).collect();
-        #[expect(clippy::cast_precision_loss, reason = "a sum of lags need not be exact beyond 2^52 ms")]
-        let sum_s = self.0.sum_ms.load(Ordering::Relaxed) as f64 / 1_000.0;
-        encoder.encode_histogram::<NoLabelSet>(sum_s, counts.total(), &buckets, None)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text::encode;
-    use prometheus_client::metrics::histogram::Histogram;
-    use prometheus_client::registry::{Metric, Registry};
-
     use super::*;
 
     #[test]
@@ -118,24 +88,6 @@ mod tests {
         assert!((2.0..=5.0).contains(&at(900)), "{}", at(900));
         assert!((1_000.0..=2_000.0).contains(&at(910)), "{}", at(910));
         assert!((1_999.0..=2_000.0).contains(&at(999)), "{}", at(999));
-    }
-
-    fn written(metric: impl Metric) -> String {
-        let (mut registry, mut text) = (Registry::default(), String::new());
-        registry.register("lag", "How late", metric);
-        encode(&mut text, &registry).unwrap();
-        text
-    }
-
-    #[test]
-    fn it_is_written_as_the_library_writes_its_own() {
-        let ours = LagHistogram::default();
-        let theirs = Histogram::new(BOUNDS_MS.map(|bound| f64::from(bound) / 1_000.0));
-        for lag_ms in [0_u32, 1, 2, 3, 350, 500, 300_000, 300_001, 4_000_000] {
-            ours.observe(lag_ms.into());
-            theirs.observe(f64::from(lag_ms) / 1_000.0);
-        }
-        assert_eq!(written(ours), written(theirs));
     }
 
     #[test]

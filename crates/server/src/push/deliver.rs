@@ -15,6 +15,7 @@ use super::{PushReport, PushRequest, Pusher, Verdict};
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::engine::{Deliver, Report, Reports};
+use crate::metrics::Metrics;
 use crate::random::Random;
 
 const JOB_ID: HeaderName = HeaderName::from_static("tidewheel-job-id");
@@ -37,6 +38,7 @@ pub struct PushDeliverer {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     directory: Arc<Directory>,
+    metrics: Option<Arc<Metrics>>,
     /// Requests under way, so that a job called off can be stopped.
     under_way: Arc<Mutex<FxHashMap<JobId, AbortHandle>>>,
 }
@@ -50,13 +52,27 @@ impl PushDeliverer {
         random: Arc<dyn Random>,
         directory: Arc<Directory>,
     ) -> Self {
-        Self { pusher, clock, random, directory, under_way: Arc::default() }
+        Self { pusher, clock, random, directory, metrics: None, under_way: Arc::default() }
+    }
+
+    /// Also notes how long pushes take.
+    #[must_use]
+    pub fn timed_by(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     async fn push(&self, job: &Job, target: &Target) -> Command {
         let token = job.status.token;
         let report = match self.request(job, target) {
-            Ok(request) => self.pusher.push(request).await,
+            Ok(request) => {
+                let started_ms = self.clock.monotonic_ms();
+                let report = self.pusher.push(request).await;
+                if let Some(metrics) = &self.metrics {
+                    metrics.pushed(self.clock.monotonic_ms().saturating_sub(started_ms));
+                }
+                report
+            }
             Err(excerpt) => PushReport { verdict: Verdict::Refused, status: None, excerpt, timed_out: false },
         };
         let finding = Finding { status_code: report.status, detail: report.excerpt.into_boxed_str() };

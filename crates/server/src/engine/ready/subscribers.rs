@@ -95,6 +95,14 @@ impl Subscribers {
 }
 
 impl Ready {
+    /// Names each queue that somebody serves, with how many; a queue may come up more than once.
+    pub(in crate::engine) fn each_served_queue<'a>(&'a self, mut name: impl FnMut(&'a str, usize)) {
+        let subscribers = &self.subscribers;
+        subscribers.connected.iter().for_each(|(queue, workers)| name(queue, *workers));
+        let once = subscribers.once.iter().filter_map(|id| subscribers.get(*id));
+        once.flat_map(|subscriber| &*subscriber.queues).for_each(|queue| name(queue, 1));
+    }
+
     /// Lets somebody wait for jobs.
     pub(in crate::engine) fn subscribe(&mut self, subscriber: Subscriber) -> SubscriberId {
         let id = self.subscribers.number();

@@ -16,11 +16,21 @@ use crate::engine::governor::MadeUp;
 use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
 use crate::engine::scan::{Part, Reached, Read, Stretch};
 use crate::engine::{Take, expected_start, is_waiting, named};
+use crate::metrics::Lags;
 
 /// When a reader comes back that found no room.
 const NO_ROOM_MS: i64 = 2;
 /// When a reader comes back that found no room for jobs not yet due.
 const NO_ROOM_AHEAD_MS: i64 = 50;
+
+/// What is to be said of a claim once all its jobs have been looked at.
+#[derive(Debug, Default)]
+struct ClaimNews {
+    lags: Lags,
+    refused: usize,
+    /// Whose state is not what it was thought to be.
+    doubtful: Vec<(Tenant, JobId)>,
+}
 
 fn no_room(at: Timestamp, now: Timestamp) -> Reached {
     let wait_ms = if at > now { NO_ROOM_AHEAD_MS } else { NO_ROOM_MS };
@@ -159,22 +169,24 @@ impl Scheduler {
                 return;
             }
         };
-        let mut doubtful = Vec::new();
+        let mut news = ClaimNews::default();
         let mut pairs = claim.picks.iter().zip(granted);
         if claim.takers.is_empty() {
-            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, now, &mut doubtful)).collect();
+            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, now, &mut news)).collect();
             self.deliverer.deliver(running, &self.reports);
         } else {
             for (taker, count) in claim.takers {
                 let running: Vec<Arc<Job>> = pairs
                     .by_ref()
                     .take(count)
-                    .filter_map(|(pick, it)| self.started(pick, it, now, &mut doubtful))
+                    .filter_map(|(pick, it)| self.started(pick, it, now, &mut news))
                     .collect();
                 self.hand_over(taker, count, running);
             }
         }
-        self.recheck(doubtful);
+        self.shared.metrics.started(&news.lags);
+        self.shared.metrics.claims_refused(news.refused);
+        self.recheck(news.doubtful);
     }
 
     /// What came of one claim; the job, if its attempt may start.
@@ -183,7 +195,7 @@ impl Scheduler {
         pick: &Job,
         granted: Granted,
         now: Timestamp,
-        doubtful: &mut Vec<(Tenant, JobId)>,
+        news: &mut ClaimNews,
     ) -> Option<Arc<Job>> {
         match granted {
             // An old read brought it back while it was under way: the attempt that was found to be ours is.
@@ -191,7 +203,7 @@ impl Scheduler {
                 self.ready.unclaim(&job.id);
             }
             Granted::Running(job) if self.ready.claimed(&job.id) => {
-                self.shared.metrics.started(now.since_ms(expected_start(pick)));
+                news.lags.note(pick, now.since_ms(expected_start(pick)));
                 self.leases.hold_new(&job, self.shared.clock.monotonic_ms());
                 return Some(job);
             }
@@ -207,9 +219,10 @@ impl Scheduler {
             Granted::Refused(refusal) => {
                 tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");
                 self.ready.unclaim(&pick.id);
+                news.refused += 1;
                 // Refused for good, it would only come back to be refused again.
                 if refusal != Refusal::Rejected(Rejection::TooManyAttempts) {
-                    doubtful.push((pick.tenant.clone(), pick.id));
+                    news.doubtful.push((pick.tenant.clone(), pick.id));
                 }
             }
         }

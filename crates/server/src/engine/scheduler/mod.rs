@@ -125,6 +125,7 @@ impl Scheduler {
         let now = shared.clock.now();
         let monotonic_ms = shared.clock.monotonic_ms();
         let missed_before = now.plus_ms(-config.catch_up_grace_ms);
+        shared.metrics.set_start_time(now);
         let leases =
             if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
         let mut scheduler = Self {

@@ -1,5 +1,6 @@
 //! What the scheduler does every so often: sweeps, checkpoints, dropping old history, gauges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +11,7 @@ use tidewheel_store::{Checkpoint, Cursor, Held};
 
 use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::scan::just_before;
+use crate::metrics::QueueLevel;
 
 /// How often everything is looked through where other nodes store jobs, too, of whom news may be lost.
 const SHARED_SWEEP_MS: i64 = 30 * SECOND_MS;
@@ -86,11 +88,8 @@ impl Scheduler {
         let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
         metrics.set_oldest_unpromoted(lag_ms);
         self.shared.lag_ms.store(lag_ms, Ordering::SeqCst);
-        let (mut queues, mut hosts) = (0, 0);
-        for (_, is_queue, depth, _) in self.ready.depths() {
-            *(if is_queue { &mut queues } else { &mut hosts }) += depth;
-        }
-        metrics.set_ready(queues, hosts);
+        metrics.set_shards(self.shared.store.layout().shards, self.shared.territory.held().len());
+        self.set_lane_gauges(now);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             if let Ok(counts) = shared.store.counts(None).await {
@@ -98,5 +97,24 @@ impl Scheduler {
             }
             shared.metrics.note_recent(now);
         });
+    }
+
+    fn set_lane_gauges(&self, now: Timestamp) {
+        let mut levels: BTreeMap<&str, QueueLevel> = BTreeMap::new();
+        let (mut queues, mut pushes) = (QueueLevel::default(), QueueLevel::default());
+        for (name, is_queue, depth, oldest_ms) in self.ready.depths() {
+            let age_ms = oldest_ms.map_or(0, |oldest_ms| now.as_ms().saturating_sub(oldest_ms));
+            let sum = if is_queue { &mut queues } else { &mut pushes };
+            sum.depth += depth;
+            sum.oldest_age_ms = sum.oldest_age_ms.max(age_ms);
+            if is_queue {
+                levels.insert(name, QueueLevel { depth, oldest_age_ms: age_ms, workers: 0 });
+            }
+        }
+        self.ready.each_served_queue(|name, workers| levels.entry(name).or_default().workers += workers);
+        let metrics = &self.shared.metrics;
+        metrics.set_ready(queues.depth, pushes.depth);
+        metrics.set_oldest_ready(queues.oldest_age_ms, pushes.oldest_age_ms);
+        metrics.set_queues(&levels);
     }
 }

@@ -1,0 +1,104 @@
+//! Requests, by what they are for. Paths would be too many labels, and none would say which of them matter.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::{LAG_BUCKETS_S, StatusLabels};
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// New jobs.
+    Submit,
+    /// Asking for jobs to run; may wait for some.
+    Take,
+    /// How an attempt goes or went.
+    Report,
+    /// Anything else that changes something.
+    Change,
+    /// Anything that only looks.
+    Read,
+    /// A call over gRPC, up to the first of its answers.
+    Grpc,
+}
+
+impl Call {
+    const ALL: [Self; 6] = [Self::Submit, Self::Take, Self::Report, Self::Change, Self::Read, Self::Grpc];
+
+    /// What a request over HTTP is for, by its method and the pattern of its path.
+    pub(crate) fn of(method: &Method, pattern: &str) -> Self {
+        let last = pattern.rsplit('/').next().unwrap_or_default();
+        match (last, method) {
+            ("take", _) => Self::Take,
+            ("heartbeat" | "outcome", _) => Self::Report,
+            (_, &Method::GET | &Method::HEAD | &Method::OPTIONS) => Self::Read,
+            ("jobs", _) => Self::Submit,
+            ("batch", _) if pattern.ends_with("/jobs/batch") => Self::Submit,
+            (_, _) => Self::Change,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Take => "take",
+            Self::Report => "report",
+            Self::Change => "change",
+            Self::Read => "read",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    call: &'static str,
+}
+
+/// Requests answered.
+#[derive(Debug)]
+pub(super) struct Calls {
+    durations: Family<CallLabels, Histogram, fn() -> Histogram>,
+    responses: Family<StatusLabels, Counter>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Self {
+        let durations = Family::new_with_constructor((|| Histogram::new(LAG_BUCKETS_S)) as fn() -> Histogram);
+        let calls = Self { durations, responses: Family::default() };
+        for call in Call::ALL {
+            drop(calls.durations.get_or_create(&CallLabels { call: call.as_str() }));
+        }
+        for status in ["2xx", "3xx", "4xx", "5xx"] {
+            drop(calls.responses.get_or_create(&StatusLabels { status }));
+        }
+        calls
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "http_request_duration",
+            "From a request's head to its answer's, by what it is for",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register("http_responses", "Answers, by their kind of status", self.responses.clone());
+    }
+
+    pub(super) fn answered(&self, call: Call, status: StatusCode, took: Duration) {
+        let status = match status.as_u16() {
+            500.. => "5xx",
+            400.. => "4xx",
+            300.. => "3xx",
+            _ => "2xx",
+        };
+        self.responses.get_or_create(&StatusLabels { status }).inc();
+        self.durations.get_or_create(&CallLabels { call: call.as_str() }).observe(took.as_secs_f64());
+    }
+}
