@@ -2,8 +2,10 @@
 //! the jobs being claimed or delivered. Bounded: what finds no room stays in the store, and the lot it belongs
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
+mod demand;
 mod interest;
 mod pick;
+mod place;
 mod refill;
 mod seats;
 mod subscribers;
@@ -20,6 +22,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::wheel::Wheel;
 
+use self::demand::Demand;
+pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
@@ -82,6 +86,7 @@ pub(super) struct Ready {
     active_hosts: VecDeque<usize>,
     queues_first: bool,
     subscribers: Subscribers,
+    demand: Demand,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
@@ -120,6 +125,7 @@ impl Ready {
             active_hosts: VecDeque::new(),
             queues_first: false,
             subscribers: Subscribers::default(),
+            demand: Demand::default(),
             refills: VecDeque::new(),
             failed_refills: Vec::new(),
             push_in_flight: 0,

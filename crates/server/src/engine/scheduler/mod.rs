@@ -3,6 +3,7 @@
 
 mod answers;
 mod news;
+mod peers;
 mod shards;
 mod take_back;
 mod upkeep;
@@ -18,7 +19,7 @@ use tidewheel_core::limits::{BUCKET_MS, LEASE_MARGIN_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Due, DuePage, Error, Order};
+use tidewheel_store::{Due, DuePage, Error, Order, Want};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::claims::{self, Claim, Granted};
@@ -27,6 +28,7 @@ use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
+use crate::engine::peers::Peers;
 use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{WorkerMessage, Workers};
@@ -64,6 +66,12 @@ pub(in crate::engine) enum Message {
     Gained { shards: Vec<Shard>, running: Vec<Job> },
     /// Shards are no longer served, as the territory has it; answer when nothing of them will be claimed any more.
     Lost { done: oneshot::Sender<()> },
+    /// Another node's workers have room.
+    Wanted { node: Arc<str>, heard: Vec<(Arc<str>, u64)>, wants: Vec<Want> },
+    /// Attempts were started elsewhere for this node's workers.
+    Handed { from: Arc<str>, number: u64, jobs: Vec<Arc<Job>> },
+    /// Jobs that others serve were changed.
+    ChangedElsewhere(Vec<(Tenant, JobId)>),
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.
@@ -93,6 +101,7 @@ pub(in crate::engine) struct Scheduler {
     missed_before: Timestamp,
     leases: Leases,
     workers: Workers,
+    peers: Peers,
     governor: Governor,
     reads: usize,
     claims: usize,
@@ -141,6 +150,7 @@ impl Scheduler {
             missed_before,
             leases,
             workers: Workers::default(),
+            peers: Peers::default(),
             reads: 0,
             claims: 0,
             listings: 0,
@@ -149,6 +159,9 @@ impl Scheduler {
             stopped: false,
             turned_at: now,
         };
+        if scheduler.shared.territory.is_shared() {
+            scheduler.ready.watch_demand();
+        }
         scheduler.start_from_checkpoints(now).await?;
         Ok(scheduler)
     }
@@ -206,6 +219,9 @@ impl Scheduler {
         if let Some(wake_ms) = self.workers.next_wake_ms() {
             ms = ms.min(wake_ms - monotonic_ms);
         }
+        if let Some(advert_ms) = self.next_advert_ms() {
+            ms = ms.min(advert_ms - monotonic_ms);
+        }
         if let Some(ends_ms) = self.leases.next_end_ms() {
             ms = ms.min(ends_ms - monotonic_ms);
         }
@@ -236,6 +252,7 @@ impl Scheduler {
         self.open_buckets(now);
         self.start_reads(now, monotonic_ms);
         self.start_claims(now);
+        self.advertise(monotonic_ms);
         self.periodically(now, monotonic_ms);
     }
 
@@ -358,7 +375,12 @@ impl Scheduler {
         let orders = over
             .into_iter()
             .map(|lease| {
-                tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                // Where there are other nodes, one of them may have heard of its worker.
+                if self.shared.territory.is_shared() {
+                    tracing::debug!(job = named(&lease.id), "an attempt's lease ran out, as far as is known here");
+                } else {
+                    tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                }
                 self.deliverer.abort(&lease.id);
                 let jitter = self.shared.random.jitter();
                 Order {

@@ -25,6 +25,7 @@ impl Scheduler {
             }
             Message::Changed { jobs, done } => {
                 for job in jobs {
+                    self.tell_holder(&job);
                     self.changed(job, now);
                 }
                 // Whoever asked may have stopped waiting.
@@ -79,6 +80,9 @@ impl Scheduler {
                 self.lost();
                 done.send(()).ok();
             }
+            Message::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
+            Message::Handed { from, number, jobs } => self.handed(from, number, jobs),
+            Message::ChangedElsewhere(jobs) => self.changed_elsewhere(jobs),
             Message::Drain { reply } => {
                 self.send_workers_away();
                 self.ready.drop_takers();
@@ -142,6 +146,7 @@ impl Scheduler {
             return;
         }
         if job.status.running.is_some() {
+            self.call_off_older(&job);
             // A lease is what tells an attempt that was handed out; one that is being claimed was not.
             if !matches!(self.ready.stage(&job.id), Some(Stage::Claiming { .. })) {
                 self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
