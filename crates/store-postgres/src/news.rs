@@ -119,7 +119,8 @@ mod tests {
         let news: Vec<News> = (0..2_000).map(due).collect();
         let payloads = payloads(&news);
         assert!(payloads.len() > 1 && payloads.iter().all(|payload| payload.len() <= PAYLOAD_BYTES_MAX));
-        let back: Vec<News> = payloads.iter().flat_map(|payload| payload.split(BETWEEN)).filter_map(read).collect();
+        let back: Vec<News> =
+            payloads.iter().flat_map(|payload| payload.split(BETWEEN)).filter_map(read).collect();
         assert_eq!(back, news);
     }
 }

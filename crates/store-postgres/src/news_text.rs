@@ -163,7 +163,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nonsense_is_left_out() {
         let id = JobId::new(Timestamp::from_ms(1_700_000_000_000), 9);
-        let jobs = vec![(Tenant::default(), id, Token::new(3, 1)), (Tenant::new("b").unwrap(), id, Token::new(4, 2))];
+        let jobs = vec![
+            (Tenant::default(), id, Token::new(3, 1)),
+            (Tenant::new("b").unwrap(), id, Token::new(4, 2)),
+        ];
         let (from, to): (Arc<str>, Arc<str>) = (Arc::from("n1"), Arc::from("n2"));
         for news in [
             News::Due { tenant: Tenant::new("acme").unwrap(), at: Timestamp::from_ms(7) },
@@ -175,9 +178,19 @@ mod tests {
             let lines = write(&news, BYTES_MAX);
             assert_eq!(lines.iter().map(|line| read(line)).collect::<Vec<_>>(), [Some(news)], "{lines:?}");
         }
-        for line in
-            ["", "d", "d\tacme", "d\tacme\tsoon", "x\tacme\t1", "c\tacme\tjob_1", "w\tn1", "w\tn1\tn2", "w\tn1\t\tq * *", "h\tn1\tn2", "h\tn1\tn2\t1\tacme job_1 1"]
-        {
+        for line in [
+            "",
+            "d",
+            "d\tacme",
+            "d\tacme\tsoon",
+            "x\tacme\t1",
+            "c\tacme\tjob_1",
+            "w\tn1",
+            "w\tn1\tn2",
+            "w\tn1\t\tq * *",
+            "h\tn1\tn2",
+            "h\tn1\tn2\t1\tacme job_1 1",
+        ] {
             assert_eq!(read(line), None, "{line:?}");
         }
     }
@@ -196,6 +209,9 @@ mod tests {
             back.extend(wants);
         }
         assert_eq!(back, fitting);
-        assert!(write(&wants(vec![want("q", Some(BYTES_MAX), &[])]), BYTES_MAX).is_empty(), "not a want of nothing");
+        assert!(
+            write(&wants(vec![want("q", Some(BYTES_MAX), &[])]), BYTES_MAX).is_empty(),
+            "not a want of nothing"
+        );
     }
 }

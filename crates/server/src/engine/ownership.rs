@@ -67,7 +67,9 @@ impl Ownership {
                 }
             };
             if is_distrusted {
-                tracing::error!("the leases of this node's shards could not be extended in time; others may have them");
+                tracing::error!(
+                    "the leases of this node's shards could not be extended in time; others may have them"
+                );
                 self.stop_serving(self.shared.territory.held()).await;
             }
             wait_ms = LOOK_MS;
@@ -96,7 +98,9 @@ impl Ownership {
         }
         let nodes = self.leases()?.nodes(now).await?;
         let alive: Vec<_> = nodes.into_iter().filter(|node| node.is_alive).map(|node| node.card.id).collect();
-        self.shared.peers_count.store(alive.iter().filter(|id| **id != self.card.id).count(), Ordering::SeqCst);
+        self.shared
+            .peers_count
+            .store(alive.iter().filter(|id| **id != self.card.id).count(), Ordering::SeqCst);
         let share = placement::shards_of(&self.card.id, &alive, self.shared.store.layout().shards);
         let held = self.shared.territory.held();
         let surplus: Vec<Held> =
@@ -123,8 +127,7 @@ impl Ownership {
         let held = self.shared.territory.held();
         if !held.is_empty() {
             let now = self.shared.clock.now();
-            let renewed =
-                self.leases()?.renew(now, &self.card.id, held.clone(), SHARD_LEASE_MS).await?;
+            let renewed = self.leases()?.renew(now, &self.card.id, held.clone(), SHARD_LEASE_MS).await?;
             let lost: Vec<Held> = held.into_iter().filter(|held| !renewed.contains(held)).collect();
             if !lost.is_empty() {
                 tracing::warn!(count = lost.len(), "leases of shards were lost to other nodes");

@@ -130,7 +130,8 @@ impl Scheduler {
         let now = shared.clock.now();
         let monotonic_ms = shared.clock.monotonic_ms();
         let missed_before = now.plus_ms(-config.catch_up_grace_ms);
-        let leases = if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
+        let leases =
+            if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
         let mut scheduler = Self {
             ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
             scan: Scan::new(config.lookahead_ms, missed_before),
@@ -377,7 +378,10 @@ impl Scheduler {
             .map(|lease| {
                 // Where there are other nodes, one of them may have heard of its worker.
                 if self.shared.territory.is_shared() {
-                    tracing::debug!(job = named(&lease.id), "an attempt's lease ran out, as far as is known here");
+                    tracing::debug!(
+                        job = named(&lease.id),
+                        "an attempt's lease ran out, as far as is known here"
+                    );
                 } else {
                     tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
                 }
@@ -435,7 +439,10 @@ async fn take_over(shared: &Shared) -> Result<Leases, Error> {
         }
     }
     if !lost.is_empty() {
-        tracing::info!(count = lost.len(), "attempts were under way when the server stopped; trying them again");
+        tracing::info!(
+            count = lost.len(),
+            "attempts were under way when the server stopped; trying them again"
+        );
         shared.metrics.recovered(lost.len());
         shared.store.apply(now, None, lost).await?;
     }

@@ -39,7 +39,10 @@ impl Scheduler {
             return;
         }
         if wants.len() > WANTS_COUNT_MAX {
-            tracing::debug!(count = wants.len(), "workers want more different things than other nodes are told of");
+            tracing::debug!(
+                count = wants.len(),
+                "workers want more different things than other nodes are told of"
+            );
             wants.truncate(WANTS_COUNT_MAX);
         }
         self.shared.pass_on(News::Wants { node: Arc::clone(&node.id), heard: self.peers.noted(), wants });
