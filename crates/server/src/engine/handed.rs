@@ -12,6 +12,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_store::Order;
 use tokio::sync::mpsc;
 
+use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, outcomes};
 
@@ -38,7 +39,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) 
         }
         let reads = tenants.into_iter().map(|(tenant, attempts)| read(&shared, tenant, attempts));
         let jobs = join_all(reads).await.into_iter().flatten().collect();
-        shared.tell(Message::Handed { from: handed.from, number: handed.number, jobs });
+        let Handed { from, number, .. } = handed;
+        shared.tell(Message::Peer(PeerMessage::Handed { from, number, jobs }));
     }
 }
 

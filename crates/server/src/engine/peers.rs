@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::names::Tenant;
+use tidewheel_store::Want;
 
 use super::ready::{SubscriberId, Wish};
 
@@ -23,6 +26,10 @@ pub(super) const WANT_SILENCE_MS: i64 = 3 * WANTS_REPEAT_MS;
 const UNHEARD_MS: i64 = 2 * SECOND_MS;
 /// Wants told of in one go; workers of what is more are fed by their own node alone.
 pub(super) const WANTS_COUNT_MAX: usize = 1_000;
+/// Attempts that wait here for workers that are busy; what is more is handed back.
+pub(super) const GUESTS_COUNT_MAX: usize = 256;
+/// Which part of its lease an attempt may wait for a worker.
+const GUEST_LEASE_PART: i64 = 4;
 /// Wants of other nodes, all together; what is more is not served.
 const SERVED_COUNT_MAX: usize = 20_000;
 
@@ -42,6 +49,16 @@ pub(super) fn is_name(worker: &str) -> bool {
 /// What a running job's lease was when it started.
 pub(super) fn lease_ms(job: &Job) -> i64 {
     job.status.running.as_ref().map_or(0, |running| running.lease_until.since_ms(running.started_at))
+}
+
+/// What the scheduler hears of other nodes.
+pub(super) enum PeerMessage {
+    /// A node's workers have room.
+    Wanted { node: Arc<str>, heard: Vec<(Arc<str>, u64)>, wants: Vec<Want> },
+    /// Attempts were started elsewhere for this node's workers.
+    Handed { from: Arc<str>, number: u64, jobs: Vec<Arc<Job>> },
+    /// Jobs that others serve were changed.
+    Changed(Vec<(Tenant, JobId)>),
 }
 
 /// Attempts that were handed on.
@@ -70,6 +87,20 @@ impl Peer {
     }
 }
 
+/// An attempt that was started for a worker of this node, and waits until it has room.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) job: Arc<Job>,
+    pub(super) until_ms: i64,
+}
+
+impl Guest {
+    pub(super) fn new(job: Arc<Job>, now_ms: i64) -> Self {
+        let until_ms = now_ms.saturating_add(lease_ms(&job) / GUEST_LEASE_PART);
+        Self { job, until_ms }
+    }
+}
+
 /// All that is known of peers.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
@@ -77,6 +108,7 @@ pub(super) struct Peers {
     pub(super) told_count: usize,
     pub(super) pause_until_ms: i64,
     pub(super) repeat_at_ms: i64,
+    pub(super) guests: Vec<Guest>,
     /// By node, the number of the newest attempts that it handed on, and when that was heard.
     heard: BTreeMap<Arc<str>, (u64, i64)>,
     served: BTreeMap<(Arc<str>, Wish), Peer>,
@@ -122,11 +154,15 @@ impl Peers {
     /// Forgets wants that are over, those of one node or those that were not repeated; returns by which subscribers they
     /// were served.
     pub(super) fn forget(&mut self, node: Option<&str>, now_ms: i64) -> Vec<SubscriberId> {
-        let is_over = |(of, _): &(Arc<str>, Wish), peer: &mut Peer| {
+        let is_over = |(of, _): &(Arc<str>, Wish), peer: &Peer| {
             node.map_or(peer.heard_ms + WANT_SILENCE_MS <= now_ms, |node| **of == *node)
         };
-        let over: Vec<SubscriberId> =
-            self.served.extract_if(.., is_over).map(|(_, peer)| peer.subscriber).collect();
+        let mut over = Vec::new();
+        self.served.retain(|place, peer| {
+            let is_over = is_over(place, peer);
+            over.extend(is_over.then_some(peer.subscriber));
+            !is_over
+        });
         over.iter().for_each(|id| drop(self.by_subscriber.remove(id)));
         // Whoever it was has long heard that it was heard.
         self.heard.retain(|_, (_, at_ms)| *at_ms + WANT_SILENCE_MS > now_ms);
@@ -136,8 +172,6 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use tidewheel_core::names::Tenant;
-
     use super::*;
     use crate::engine::ready::Interest;
 

@@ -13,6 +13,7 @@ use tidewheel_store::News;
 use tokio::sync::mpsc;
 
 use super::handed::{self, Handed};
+use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, recheck};
 
@@ -108,7 +109,9 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
             News::Due { .. } => {}
             News::Changed { tenant, id } if shared.territory.holds(&tenant) => changed.push((tenant, id)),
             News::Changed { tenant, id } => elsewhere.push((tenant, id)),
-            News::Wants { node, heard, wants } => shared.tell(Message::Wanted { node, heard, wants }),
+            News::Wants { node, heard, wants } => {
+                shared.tell(Message::Peer(PeerMessage::Wanted { node, heard, wants }));
+            }
             News::Handed { from, to, number, jobs } if Some(&to) == own => {
                 if let Err(refused) = handed.try_send(Handed { from, number, jobs }) {
                     let (shared, jobs) = (Arc::clone(shared), refused.into_inner().jobs);
@@ -122,7 +125,7 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
         shared.tell(Message::Listed(due));
     }
     if !elsewhere.is_empty() {
-        shared.tell(Message::ChangedElsewhere(elsewhere));
+        shared.tell(Message::Peer(PeerMessage::Changed(elsewhere)));
     }
     if !changed.is_empty() {
         tokio::spawn(recheck::run(Arc::clone(shared), changed));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_store::Want;
 
 use super::Ready;
@@ -47,6 +48,8 @@ pub(super) struct Demand {
     /// Somebody asks for it.
     is_watched: bool,
     room: BTreeMap<Wish, usize>,
+    /// Connected workers, whether they have room or not.
+    connected: BTreeMap<Wish, usize>,
     changed: BTreeSet<Wish>,
 }
 
@@ -61,17 +64,36 @@ impl Demand {
         self.change(subscriber, usize::saturating_sub);
     }
 
-    fn change(&mut self, subscriber: &Subscriber, by: impl Fn(usize, usize) -> usize) {
-        // What peers have room for is theirs to tell.
-        if !self.is_watched || matches!(subscriber.outlet, Outlet::Peer) {
-            return;
+    /// A worker is connected.
+    pub(super) fn connect(&mut self, subscriber: &Subscriber) {
+        for wish in self.wishes(subscriber).filter(|_| matches!(subscriber.outlet, Outlet::Stream(_))) {
+            *self.connected.entry(wish).or_default() += 1;
         }
-        for queue in &*subscriber.queues {
-            let wish = Wish {
-                queue: Arc::clone(queue),
-                interest: Arc::clone(&subscriber.interest),
-                lease_ms: subscriber.lease_ms,
-            };
+    }
+
+    /// A worker is no longer connected.
+    pub(super) fn disconnect(&mut self, subscriber: &Subscriber) {
+        for wish in self.wishes(subscriber).filter(|_| matches!(subscriber.outlet, Outlet::Stream(_))) {
+            let left = self.connected.remove(&wish).map_or(0, |count| count.saturating_sub(1));
+            if left > 0 {
+                self.connected.insert(wish, left);
+            }
+        }
+    }
+
+    /// What a subscriber wants; nothing if it is a peer, whose wants are its own to tell.
+    fn wishes<'a>(&self, subscriber: &'a Subscriber) -> impl Iterator<Item = Wish> + use<'a> {
+        let is_counted = self.is_watched && !matches!(subscriber.outlet, Outlet::Peer);
+        let wish = |queue: &Arc<str>| Wish {
+            queue: Arc::clone(queue),
+            interest: Arc::clone(&subscriber.interest),
+            lease_ms: subscriber.lease_ms,
+        };
+        subscriber.queues.iter().filter(move |_| is_counted).map(wish)
+    }
+
+    fn change(&mut self, subscriber: &Subscriber, by: impl Fn(usize, usize) -> usize) {
+        for wish in self.wishes(subscriber) {
             let room = by(self.room.get(&wish).copied().unwrap_or(0), subscriber.credits);
             if room == 0 {
                 self.room.remove(&wish);
@@ -94,14 +116,34 @@ impl Ready {
         !self.demand.changed.is_empty()
     }
 
-    /// For what there is room: what changed since it was last asked for, also to no room; or all.
-    pub(in crate::engine) fn demand(&mut self, all: bool) -> Vec<Want> {
+    /// For what there is room: what changed since it was last asked for, also to no room; or all. Of wishes for which
+    /// `wanted` does not hold nothing is said.
+    ///
+    /// Workers that are busy have room for one, unless `is_late`: where the jobs of this node leave no room for long, those
+    /// of others get their turn so.
+    pub(in crate::engine) fn demand(
+        &mut self,
+        all: bool,
+        wanted: impl Fn(&Wish) -> bool,
+        is_late: impl Fn(&Wish) -> bool,
+    ) -> Vec<Want> {
         let mut wishes = std::mem::take(&mut self.demand.changed);
         if all {
             wishes.extend(self.demand.room.keys().cloned());
         }
-        let room = |wish: &Wish| self.demand.room.get(wish).copied().unwrap_or(0);
-        wishes.iter().map(|wish| wish.with_room(room(wish))).collect()
+        let busy = |wish: &Wish| usize::from(self.demand.connected.contains_key(wish) && !is_late(wish));
+        let room = |wish: &Wish| self.demand.room.get(wish).copied().unwrap_or_else(|| busy(wish));
+        wishes.iter().filter(|wish| wanted(wish)).map(|wish| wish.with_room(room(wish))).collect()
+    }
+
+    /// Whether a connected worker of this node takes such a job, when it has room.
+    pub(in crate::engine) fn would_take(&self, job: &Job) -> bool {
+        let Destination::Queue(queue) = &job.spec.destination else { return false };
+        self.demand.connected.keys().any(|wish| {
+            wish.queue == *queue
+                && wish.interest.covers(job.tenant.as_str())
+                && wish.interest.admits(job.spec.priority, &job.spec.kind)
+        })
     }
 }
 
@@ -132,6 +174,8 @@ mod tests {
         demand.add(&first);
         demand.add(&second);
         demand.add(&subscriber(50, Outlet::Peer));
+        demand.connect(&subscriber(50, Outlet::Peer));
+        assert!(demand.connected.is_empty());
         assert_eq!(demand.room.values().copied().collect::<Vec<_>>(), [7, 7]);
         assert_eq!(demand.changed.len(), 2);
         demand.changed.clear();

@@ -8,12 +8,12 @@ use super::Ready;
 use super::pick::{Recipient, Taker};
 use super::subscribers::{Outlet, SubscriberId};
 
+/// Somebody, and the jobs found for it.
+type Placed = (Taker, Vec<Arc<Job>>);
+
 impl Ready {
     /// Shares running jobs out among the least busy who take them; also returns those that nobody has room for.
-    pub(in crate::engine) fn place(
-        &mut self,
-        mut jobs: Vec<Arc<Job>>,
-    ) -> (Vec<(Taker, Vec<Arc<Job>>)>, Vec<Arc<Job>>) {
+    pub(in crate::engine) fn place(&mut self, mut jobs: Vec<Arc<Job>>) -> (Vec<Placed>, Vec<Arc<Job>>) {
         let (mut placed, mut left) = (Vec::new(), Vec::new());
         jobs.reverse();
         while let Some(first) = jobs.pop() {
@@ -26,11 +26,7 @@ impl Ready {
     }
 
     /// Finds somebody for the first job, and more jobs for the same one: its share of what is there.
-    fn place_for_one(
-        &mut self,
-        first: Arc<Job>,
-        others: &mut Vec<Arc<Job>>,
-    ) -> Result<(Taker, Vec<Arc<Job>>), Arc<Job>> {
+    fn place_for_one(&mut self, first: Arc<Job>, others: &mut Vec<Arc<Job>>) -> Result<Placed, Arc<Job>> {
         let Some((id, seats)) = self.best_local(&first) else { return Err(first) };
         let Some(subscriber) = self.subscribers.get(id) else { return Err(first) };
         let interest = Arc::clone(&subscriber.interest);

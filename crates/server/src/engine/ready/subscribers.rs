@@ -114,6 +114,7 @@ impl Ready {
                 }
             }
         }
+        self.demand.connect(&subscriber);
         self.subscribers.all.insert(id, (subscriber, None));
         self.seat(id);
         id
@@ -123,6 +124,7 @@ impl Ready {
     pub(in crate::engine) fn unsubscribe(&mut self, id: SubscriberId) -> Option<Subscriber> {
         self.unseat(id);
         let (subscriber, _) = self.subscribers.all.remove(&id)?;
+        self.demand.disconnect(&subscriber);
         if !self.subscribers.once.remove(&id) {
             for queue in &*subscriber.queues {
                 if let Some(count) = self.subscribers.connected.get_mut(queue) {

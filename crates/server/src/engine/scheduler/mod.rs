@@ -19,7 +19,7 @@ use tidewheel_core::limits::{BUCKET_MS, LEASE_MARGIN_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Due, DuePage, Error, Order, Want};
+use tidewheel_store::{Due, DuePage, Error, Order};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::claims::{self, Claim, Granted};
@@ -28,7 +28,7 @@ use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
-use crate::engine::peers::Peers;
+use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{WorkerMessage, Workers};
@@ -66,12 +66,8 @@ pub(in crate::engine) enum Message {
     Gained { shards: Vec<Shard>, running: Vec<Job> },
     /// Shards are no longer served, as the territory has it; answer when nothing of them will be claimed any more.
     Lost { done: oneshot::Sender<()> },
-    /// Another node's workers have room.
-    Wanted { node: Arc<str>, heard: Vec<(Arc<str>, u64)>, wants: Vec<Want> },
-    /// Attempts were started elsewhere for this node's workers.
-    Handed { from: Arc<str>, number: u64, jobs: Vec<Arc<Job>> },
-    /// Jobs that others serve were changed.
-    ChangedElsewhere(Vec<(Tenant, JobId)>),
+    /// Another node says something.
+    Peer(PeerMessage),
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.
@@ -252,6 +248,7 @@ impl Scheduler {
         self.publish_horizon(now);
         self.open_buckets(now);
         self.start_reads(now, monotonic_ms);
+        self.place_guests(monotonic_ms);
         self.start_claims(now);
         self.advertise(monotonic_ms);
         self.periodically(now, monotonic_ms);

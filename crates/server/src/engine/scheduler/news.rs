@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tidewheel_core::job::Job;
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
+use tokio::sync::oneshot;
 
 use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
@@ -80,16 +81,17 @@ impl Scheduler {
                 self.lost();
                 done.send(()).ok();
             }
-            Message::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
-            Message::Handed { from, number, jobs } => self.handed(from, number, jobs),
-            Message::ChangedElsewhere(jobs) => self.changed_elsewhere(jobs),
-            Message::Drain { reply } => {
-                self.send_workers_away();
-                self.ready.drop_takers();
-                self.draining = Some(reply);
-            }
+            Message::Peer(message) => self.hear_peer(message),
+            Message::Drain { reply } => self.drain(reply),
             Message::Stop { reply } => self.stop(reply),
         }
+    }
+
+    fn drain(&mut self, reply: oneshot::Sender<usize>) {
+        self.send_workers_away();
+        self.dismiss_guests();
+        self.ready.drop_takers();
+        self.draining = Some(reply);
     }
 
     /// A job waits for its time: into memory if that is near, else make sure it will be read.

@@ -5,16 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Ending, Job};
+use tidewheel_core::job::{Command, Destination, Ending, Job};
+use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{News, Want};
 
 use super::Scheduler;
 use crate::engine::deliver::Report;
-use crate::engine::peers::{self, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS};
+use crate::engine::peers::{
+    self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
+};
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId, Wish};
 
+/// How much shorter a lease may be than its worker asked for: the way to the worker takes some time.
+const LEASE_SLACK_MS: i64 = SECOND_MS;
+
 impl Scheduler {
+    pub(super) fn hear_peer(&mut self, message: PeerMessage) {
+        match message {
+            PeerMessage::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
+            PeerMessage::Handed { from, number, jobs } => self.handed(from, number, jobs),
+            PeerMessage::Changed(jobs) => self.changed_elsewhere(jobs),
+        }
+    }
+
     /// When something is to be said of the room of this node's workers.
     pub(super) fn next_advert_ms(&self) -> Option<i64> {
         let is_heard = self.peers.told_count > 0 && self.draining.is_none();
@@ -34,7 +48,11 @@ impl Scheduler {
         if in_full {
             self.peers.repeat_at_ms = monotonic_ms + WANTS_REPEAT_MS;
         }
-        let mut wants = self.ready.demand(in_full);
+        let territory = &self.shared.territory;
+        let is_others = |wish: &Wish| wish.interest.only_tenant().is_none_or(|it| !territory.holds(it));
+        let guests = &self.peers.guests;
+        let has_guest = |wish: &Wish| guests.iter().any(|guest| is_of_queue(&guest.job, &wish.queue));
+        let mut wants = self.ready.demand(in_full, is_others, has_guest);
         if others == 0 || wants.is_empty() {
             return;
         }
@@ -49,7 +67,7 @@ impl Scheduler {
     }
 
     /// Another node's workers have room.
-    pub(super) fn wanted(&mut self, node: &Arc<str>, heard: &[(Arc<str>, u64)], wants: Vec<Want>) {
+    fn wanted(&mut self, node: &Arc<str>, heard: &[(Arc<str>, u64)], wants: Vec<Want>) {
         let Some(own) = self.shared.node.as_ref().map(|card| Arc::clone(&card.id)) else { return };
         if *node == own || self.draining.is_some() {
             return;
@@ -63,8 +81,14 @@ impl Scheduler {
         let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
         let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
         for want in wants {
-            let share = want.room.div_ceil(givers);
-            self.serve(node, Wish::of(want), share, (number, now_ms));
+            let (room, wish) = (want.room, Wish::of(want));
+            let share = match wish.interest.only_tenant() {
+                // One giver alone has it.
+                Some(tenant) if self.shared.territory.holds(tenant) => room,
+                Some(_) => 0,
+                None => room.div_ceil(givers),
+            };
+            self.serve(node, wish, share, (number, now_ms));
         }
     }
 
@@ -111,23 +135,67 @@ impl Scheduler {
     }
 
     /// Attempts were started elsewhere for this node's workers.
-    pub(super) fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
-        self.peers.note(from, number, self.shared.clock.monotonic_ms());
-        let (placed, mut left) =
-            if self.draining.is_none() { self.ready.place(jobs) } else { (Vec::new(), jobs) };
+    fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
+        let now_ms = self.shared.clock.monotonic_ms();
+        self.peers.note(from, number, now_ms);
+        let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
+        for job in left {
+            // Whoever wanted it is busy by now, or was when it said so: it is the next.
+            if self.draining.is_none()
+                && self.peers.guests.len() < GUESTS_COUNT_MAX
+                && self.ready.would_take(&job)
+            {
+                self.peers.guests.push(Guest::new(job, now_ms));
+            } else {
+                self.give_back(&job);
+            }
+        }
+    }
+
+    /// Gives attempts of other nodes to workers of this one; returns those that nobody has room for.
+    fn place(&mut self, jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+        let (placed, left) = self.ready.place(jobs);
         for (taker, jobs) in placed {
-            for job in jobs.iter().filter(|job| peers::lease_ms(job) < taker.lease_ms) {
-                // It goes by its own, which is longer than that of who the attempt was started for.
-                let (token, extend_ms) = (job.status.token, taker.lease_ms);
-                self.report(job, Command::Heartbeat { token, extend_ms, progress: None });
+            for job in &jobs {
+                let left_ms = job
+                    .status
+                    .running
+                    .as_ref()
+                    .map_or(0, |running| running.lease_until.since_ms(self.shared.clock.now()));
+                if left_ms < taker.lease_ms - LEASE_SLACK_MS {
+                    // It waited, or was started for somebody with a shorter one.
+                    let (token, extend_ms) = (job.status.token, taker.lease_ms);
+                    self.report(job, Command::Heartbeat { token, extend_ms, progress: None });
+                }
             }
             let count = jobs.len();
             self.hand_over(taker, count, jobs);
         }
-        for job in left.drain(..) {
-            let token = job.status.token;
-            self.report(&job, Command::Release { token });
+        left
+    }
+
+    /// Looks whether attempts that wait for workers of this node find one; comes before what waits in the lanes.
+    pub(super) fn place_guests(&mut self, monotonic_ms: i64) {
+        if self.peers.guests.is_empty() {
+            return;
         }
+        let (over, waiting): (Vec<Guest>, Vec<Guest>) =
+            std::mem::take(&mut self.peers.guests).into_iter().partition(|it| it.until_ms <= monotonic_ms);
+        over.iter().for_each(|guest| self.give_back(&guest.job));
+        let left = self.place(waiting.iter().map(|guest| Arc::clone(&guest.job)).collect());
+        let is_left = |guest: &Guest| left.iter().any(|job| job.id == guest.job.id);
+        self.peers.guests = waiting.into_iter().filter(is_left).collect();
+    }
+
+    /// Hands back all attempts that wait for workers of this node.
+    pub(super) fn dismiss_guests(&mut self) {
+        let guests = std::mem::take(&mut self.peers.guests);
+        guests.iter().for_each(|guest| self.give_back(&guest.job));
+    }
+
+    fn give_back(&self, job: &Job) {
+        let token = job.status.token;
+        self.report(job, Command::Release { token });
     }
 
     fn report(&self, job: &Job, command: Command) {
@@ -135,7 +203,13 @@ impl Scheduler {
     }
 
     /// Jobs that others serve were changed; a worker of this node may have to be told.
-    pub(super) fn changed_elsewhere(&self, jobs: Vec<(Tenant, JobId)>) {
+    fn changed_elsewhere(&mut self, jobs: Vec<(Tenant, JobId)>) {
+        let guests = std::mem::take(&mut self.peers.guests);
+        let is_changed = |guest: &Guest| jobs.iter().any(|(_, id)| *id == guest.job.id);
+        let (changed, waiting): (Vec<Guest>, Vec<Guest>) = guests.into_iter().partition(is_changed);
+        self.peers.guests = waiting;
+        // Refused if its attempt has ended.
+        changed.iter().for_each(|guest| self.give_back(&guest.job));
         let is_here = |(_, id): &(Tenant, JobId)| self.workers.holding(id).is_some();
         self.recheck(jobs.into_iter().filter(is_here).collect());
     }
@@ -155,4 +229,8 @@ impl Scheduler {
             self.shared.pass_on(News::Changed { tenant: job.tenant.clone(), id: job.id });
         }
     }
+}
+
+fn is_of_queue(job: &Job, queue: &Arc<str>) -> bool {
+    matches!(&job.spec.destination, Destination::Queue(own) if own == queue)
 }
