@@ -7,6 +7,7 @@ mod harness;
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use harness::postgres::Postgres;
 use harness::{Answer, Server, TIDEWHEEL, request, until};
@@ -109,11 +110,15 @@ struct Hand {
 
 impl Hand {
     fn connect(server: &Server, concurrency: usize, may_end: bool) -> Self {
+        Self::connect_with(server, concurrency, may_end, Duration::from_secs(30))
+    }
+
+    fn connect_with(server: &Server, concurrency: usize, may_end: bool, lease: Duration) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let config = WorkerConfig { concurrency, all_tenants: true, ..WorkerConfig::new(server.url(), "q") };
+        let config =
+            WorkerConfig { concurrency, lease, all_tenants: true, ..WorkerConfig::new(server.url(), "q") };
         let may_end = watch::Sender::new(may_end);
-        let (started, stopped): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<(String, Stop)>>>) =
-            Default::default();
+        let (started, stopped): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
         let (starts, stops, gate) = (Arc::clone(&started), Arc::clone(&stopped), may_end.clone());
         let (stopper, working) = runtime.block_on(async {
             let mut worker = Worker::connect(config).await.unwrap();
@@ -235,6 +240,36 @@ fn a_cancel_reaches_the_worker_and_the_death_of_the_owner_loses_no_outcome() {
         tenants.iter().map(|tenant| (tenant.clone(), submit(&near, tenant))).collect();
     until_succeeded_at_once(&near, &later);
     worker.drain();
+}
+
+#[test]
+fn what_a_dead_worker_or_its_dead_node_had_is_run_by_others() {
+    let cluster = Cluster::start();
+    let connect =
+        |server: &Server, may_end: bool| Hand::connect_with(server, 8, may_end, Duration::from_secs(8));
+    let first = connect(&cluster.near, false);
+    let tenants = cluster.far_tenants();
+    let jobs: Vec<(String, String)> =
+        tenants.iter().take(3).map(|tenant| (tenant.clone(), submit(&cluster.far, tenant))).collect();
+    let ids = || jobs.iter().map(|(_, id)| id.clone());
+    first.until_started(ids());
+    // Its node misses it, though another serves the jobs.
+    drop(first);
+    let second = connect(&cluster.near, false);
+    second.until_started(ids());
+    // Nobody is left to miss it but whoever serves the jobs.
+    let Cluster { near, far, _data, _postgres } = cluster;
+    near.kill();
+    drop(second);
+    let third = connect(&far, true);
+    for (tenant, id) in &jobs {
+        let job = until(&format!("{id} of {tenant} to succeed"), || {
+            let job = job(&far, tenant, id);
+            (job["state"] == "succeeded").then_some(job)
+        });
+        assert_eq!(job["attempt"], 3, "{job}");
+    }
+    third.drain();
 }
 
 #[test]
