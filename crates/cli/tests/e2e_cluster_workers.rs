@@ -273,6 +273,31 @@ fn what_a_dead_worker_or_its_dead_node_had_is_run_by_others() {
 }
 
 #[test]
+fn a_node_that_is_stopped_amid_handing_on_leaves_nothing_behind() {
+    let cluster = Cluster::start();
+    let worker = Hand::connect(&cluster.near, 4, true);
+    let tenants = cluster.far_tenants();
+    let mut jobs: Vec<(String, String)> = Vec::new();
+    for tenant in &tenants {
+        let batch = json!(vec![json!({"type": "t", "queue": "q"}); 40]);
+        let answer = call(&cluster.far, tenant, "POST", "/v1/jobs/batch", &batch);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let stored = answer.json()["jobs"].as_array().unwrap().clone();
+        jobs.extend(stored.iter().map(|job| (tenant.clone(), job["id"].as_str().unwrap().to_owned())));
+    }
+    until("some to be started", || (worker.started.lock().unwrap().len() > 20).then_some(()));
+    let Cluster { near, far, _data, _postgres } = cluster;
+    let (code, log) = far.terminate();
+    assert_eq!(code, Some(0), "{log:#?}");
+    for (tenant, id) in &jobs {
+        until(&format!("{id} of {tenant} to succeed"), || {
+            (job(&near, tenant, id)["state"] == "succeeded").then_some(())
+        });
+    }
+    assert_eq!(worker.drain().len(), jobs.len());
+}
+
+#[test]
 fn a_node_with_enough_of_its_own_leaves_room_for_what_others_serve() {
     let cluster = Cluster::start();
     let far = cluster.far_tenants();

@@ -18,7 +18,7 @@ use super::{Shared, outcomes};
 
 /// News of attempts that wait to be read; what is more is handed back.
 pub(super) const QUEUE_COUNT_MAX: usize = 1_000;
-/// How often a read is tried before an attempt is left to its lease.
+/// How often a read is tried before an attempt is handed back.
 const TRIES_MAX: usize = 20;
 /// Wait before a failed read is tried again.
 const RETRY_WAIT_MS: u64 = 100;
@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) 
 }
 
 /// Those of a tenant's attempts that are still under way.
-async fn read(shared: &Shared, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
+async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
     let ids: Vec<JobId> = attempts.iter().map(|(id, _)| *id).collect();
     for _ in 0..TRIES_MAX {
         match shared.store.get(&tenant, ids.clone()).await {
@@ -63,6 +63,9 @@ async fn read(shared: &Shared, tenant: Tenant, attempts: Vec<(JobId, Token)>) ->
         }
     }
     tracing::debug!(%tenant, count = ids.len(), "attempts handed on by another node could not be read");
+    let jobs = attempts.into_iter().map(|(id, token)| (tenant.clone(), id, token)).collect();
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move { give_back(&shared, jobs).await });
     Vec::new()
 }
 

@@ -55,8 +55,13 @@ pub(super) async fn send(shared: Arc<Shared>, mut queue: mpsc::Receiver<News>) {
     let mut stopping = shared.stopping.subscribe();
     loop {
         let count = tokio::select! {
+            biased;
             count = queue.recv_many(&mut batch, BATCH_COUNT_MAX) => count,
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            _ = stopping.wait_for(|stopping| *stopping), if !queue.is_closed() => {
+                // What was taken in is still said; whoever comes later is told that it will not be.
+                queue.close();
+                continue;
+            }
         };
         let Some(leases) = shared.store.leases().filter(|_| count > 0) else { return };
         let handed: Vec<_> = batch.iter().flat_map(handed_in).cloned().collect();
