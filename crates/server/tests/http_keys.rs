@@ -85,7 +85,7 @@ async fn roles_open_what_they_are_for_and_nothing_else() {
         ("GET", "/v1/tenants/default/webhook-secrets/default", Value::Null, &["admin", "operator"]),
         ("PUT", "/v1/tenants/default", json!({}), &["admin"]),
         ("GET", "/v1/keys", Value::Null, &["admin"]),
-        ("GET", "/metrics", Value::Null, &["admin", "operator", "producer", "viewer"]),
+        ("GET", "/metrics", Value::Null, &["admin"]),
     ];
     for role in ["admin", "operator", "producer", "worker", "viewer"] {
         let (_, secret) = key(&api, json!({"role": role})).await;

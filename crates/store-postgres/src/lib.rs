@@ -24,6 +24,7 @@ mod leases;
 mod load;
 mod migrate;
 mod news;
+mod news_text;
 mod open;
 mod options;
 mod partitions;

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_fn;
-use tidewheel_core::id::JobId;
-use tidewheel_core::names::Tenant;
-use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, News};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -15,6 +12,7 @@ use tokio_postgres::AsyncMessage;
 
 use crate::connections::{Connections, Lane, config_of, tls};
 use crate::fault::{Trouble, store_error};
+use crate::news_text::{BETWEEN, read, write};
 use crate::options::Options;
 
 /// Bytes of one notification; the database takes less than 8000.
@@ -24,32 +22,10 @@ const HEARD_COUNT_MAX: usize = 256;
 /// Until a lost connection is made anew.
 const RECONNECT: Duration = Duration::from_millis(500);
 
-/// What stands between two news, and between the parts of one. No name has either.
-const BETWEEN: char = '\n';
-const WITHIN: char = '\t';
-
-fn write(news: &News) -> String {
-    match news {
-        News::Due { tenant, at } => format!("d{WITHIN}{tenant}{WITHIN}{}", at.as_ms()),
-        News::Changed { tenant, id } => format!("c{WITHIN}{tenant}{WITHIN}{id}"),
-    }
-}
-
-/// What is no news to this program is left out: another version may say more.
-fn read(line: &str) -> Option<News> {
-    let mut parts = line.split(WITHIN);
-    let (kind, tenant, rest) = (parts.next()?, Tenant::new(parts.next()?).ok()?, parts.next()?);
-    match kind {
-        "d" => Some(News::Due { tenant, at: Timestamp::from_ms(rest.parse().ok()?) }),
-        "c" => Some(News::Changed { tenant, id: rest.parse::<JobId>().ok()? }),
-        _ => None,
-    }
-}
-
-/// Cuts news into notifications.
+/// Cuts news into notifications. What does not fit into one is left out: nothing rests on it.
 fn payloads(news: &[News]) -> Vec<String> {
     let mut payloads: Vec<String> = Vec::new();
-    for line in news.iter().map(write) {
+    for line in news.iter().flat_map(|news| write(news, PAYLOAD_BYTES_MAX)) {
         match payloads.last_mut() {
             Some(last) if last.len() + line.len() < PAYLOAD_BYTES_MAX => {
                 last.push(BETWEEN);
@@ -132,22 +108,13 @@ async fn listen_once(options: &Options, sender: &mpsc::Sender<Vec<News>>) -> Res
 
 #[cfg(test)]
 mod tests {
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::time::Timestamp;
+
     use super::*;
 
     fn due(n: i64) -> News {
         News::Due { tenant: Tenant::new(&format!("tenant-{n}")).unwrap(), at: Timestamp::from_ms(n) }
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_nonsense_is_left_out() {
-        let id = JobId::new(Timestamp::from_ms(1_700_000_000_000), 9);
-        let changed = News::Changed { tenant: Tenant::default(), id };
-        for news in [due(7), changed] {
-            assert_eq!(read(&write(&news)), Some(news));
-        }
-        for line in ["", "d", "d\tacme", "d\tacme\tsoon", "x\tacme\t1", "c\tacme\tjob_1"] {
-            assert_eq!(read(line), None, "{line:?}");
-        }
     }
 
     #[test]

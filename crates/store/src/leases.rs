@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Priority, Token};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
@@ -52,6 +53,23 @@ pub struct ShardLease {
     pub is_over: bool,
 }
 
+/// What the workers of one node have room for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    /// Jobs of which queue.
+    pub queue: Arc<str>,
+    /// Of which tenants, in order; none means of all.
+    pub tenants: Option<Vec<Tenant>>,
+    /// Of which types, in order; none means of every type.
+    pub kinds: Vec<Arc<str>>,
+    /// The least urgent priority.
+    pub priority_min: Priority,
+    /// How long a job is safe from others.
+    pub lease_ms: i64,
+    /// How many jobs, all workers together.
+    pub room: usize,
+}
+
 /// What one node tells the others, for whoever has the shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -68,6 +86,27 @@ pub enum News {
         tenant: Tenant,
         /// Which.
         id: JobId,
+    },
+    /// What a node's own workers have room for now. What it does not name is as it was said before; no room ends a want,
+    /// and so does silence. Without any want it ends all of them.
+    Wants {
+        /// Which node says so.
+        node: Arc<str>,
+        /// By node, the number of the newest [`News::Handed`] that is taken into account.
+        heard: Vec<(Arc<str>, u64)>,
+        /// For what there is room.
+        wants: Vec<Want>,
+    },
+    /// Attempts that were started for the workers of another node.
+    Handed {
+        /// By which node.
+        from: Arc<str>,
+        /// For which node.
+        to: Arc<str>,
+        /// Which in turn, among those of `from`.
+        number: u64,
+        /// The attempts.
+        jobs: Vec<(Tenant, JobId, Token)>,
     },
 }
 
@@ -128,7 +167,8 @@ pub trait Leases: Send + Sync {
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error>;
 
-    /// Passes news on to the other nodes. Nothing rests on it: it may be lost, and comes back to the node itself, too.
+    /// Passes news on to the other nodes. Nothing rests on it: it may be lost, cut into several of the same kind, and comes
+    /// back to the node itself, too.
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
         drop(news);
         Ok(())

@@ -94,7 +94,7 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("delete /v1/keys/{id}", Need::Administer),
     ("get /healthz", Need::Nothing),
     ("get /readyz", Need::Nothing),
-    ("get /metrics", Need::Look),
+    ("get /metrics", Need::Administer),
     ("get /openapi.json", Need::Nothing),
     ("get /docs", Need::Nothing),
     ("get /docs/errors", Need::Nothing),

@@ -14,10 +14,12 @@ mod claims;
 mod config;
 mod deliver;
 mod governor;
+mod handed;
 mod leases;
 mod listing;
 mod outcomes;
 mod ownership;
+mod peers;
 mod placement;
 mod ready;
 mod recheck;
@@ -90,6 +92,8 @@ struct Shared {
     node: Option<NodeCard>,
     /// News for other nodes.
     relay: Option<mpsc::Sender<News>>,
+    /// Other nodes that are alive.
+    peers_count: AtomicUsize,
     /// Says to leave the cluster.
     leave: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     stopping: watch::Sender<bool>,
@@ -196,6 +200,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             territory: Territory::new(parts.store.layout().shards, node.is_some()),
             relay: node.as_ref().map(|_| relay),
+            peers_count: AtomicUsize::new(0),
             leave: Mutex::new(node.as_ref().map(|_| leave)),
             node: node.clone(),
             stopping: watch::Sender::new(false),
@@ -438,6 +443,7 @@ impl Engine {
     /// Returns how many deliveries were left.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.shared.draining.store(true, Ordering::SeqCst);
+        self.shared.want_nothing().await;
         self.leave().await;
         self.shared.stopping.send_replace(true);
         let (reply, mut answer) = oneshot::channel();

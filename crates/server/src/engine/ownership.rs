@@ -5,6 +5,7 @@
 //! on its own when it could not extend them in time. What it wrote under an old epoch is refused in any case.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::limits::{SHARD_LEASE_MS, SHARD_RENEW_MS, SHARD_TRUST_MS};
@@ -97,6 +98,9 @@ impl Ownership {
         }
         let nodes = self.leases()?.nodes(now).await?;
         let alive: Vec<_> = nodes.into_iter().filter(|node| node.is_alive).map(|node| node.card.id).collect();
+        self.shared
+            .peers_count
+            .store(alive.iter().filter(|id| **id != self.card.id).count(), Ordering::SeqCst);
         let share = placement::shards_of(&self.card.id, &alive, self.shared.store.layout().shards);
         let held = self.shared.territory.held();
         let surplus: Vec<Held> =

@@ -1,6 +1,7 @@
 //! Reads jobs again about which the scheduler and the store turned out to disagree, and tells the scheduler how
 //! they are. What it hears comes in the order of the answers, not of the changes, so it can be behind.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +15,21 @@ use super::scheduler::Message;
 const RETRY_WAIT_MS: u64 = 100;
 
 pub(super) async fn run(shared: Arc<Shared>, doubtful: Vec<(Tenant, JobId)>) {
+    let mut tenants: BTreeMap<Tenant, Vec<JobId>> = BTreeMap::new();
     for (tenant, id) in doubtful {
-        let job = loop {
-            match shared.store.get(&tenant, vec![id]).await {
-                Ok(mut found) => break found.pop().flatten(),
+        tenants.entry(tenant).or_default().push(id);
+    }
+    for (tenant, ids) in tenants {
+        let found = loop {
+            match shared.store.get(&tenant, ids.clone()).await {
+                Ok(found) => break found,
                 Err(error) if error.is_retryable() => {
                     shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
                 }
                 Err(_) => return,
             }
         };
-        if let Some(job) = job {
+        for job in found.into_iter().flatten() {
             shared.tell(Message::Rechecked(Arc::new(job)));
         }
     }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::id::JobId;
+use tidewheel_core::job::Token;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::News;
 use tokio::sync::mpsc;
 
+use super::handed::{self, Handed};
+use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, recheck};
 
@@ -20,11 +23,17 @@ pub(super) const QUEUE_COUNT_MAX: usize = 10_000;
 const BATCH_COUNT_MAX: usize = 1_000;
 
 impl Shared {
-    /// Tells whoever serves the tenant.
-    pub(super) fn pass_on(&self, news: News) {
-        if let Some(relay) = &self.relay {
-            // Full, or nobody there any more: found by a sweep.
-            drop(relay.try_send(news));
+    /// Tells the other nodes; says whether there is room for it. If not, it is found by a sweep.
+    pub(super) fn pass_on(&self, news: News) -> bool {
+        self.relay.as_ref().is_some_and(|relay| relay.try_send(news).is_ok())
+    }
+
+    /// Tells the other nodes that this one's workers want nothing any more.
+    pub(super) async fn want_nothing(&self) {
+        let (Some(card), Some(leases)) = (&self.node, self.store.leases()) else { return };
+        let news = News::Wants { node: Arc::clone(&card.id), heard: Vec::new(), wants: Vec::new() };
+        if let Err(error) = leases.tell(vec![news]).await {
+            tracing::debug!(%error, "other nodes could not be told that workers want nothing any more");
         }
     }
 
@@ -34,7 +43,9 @@ impl Shared {
         for (tenant, at) in jobs {
             first.entry(tenant).and_modify(|first| *first = at.min(*first)).or_insert(at);
         }
-        first.into_iter().for_each(|(tenant, at)| self.pass_on(News::Due { tenant, at }));
+        for (tenant, at) in first {
+            self.pass_on(News::Due { tenant, at });
+        }
     }
 }
 
@@ -44,19 +55,39 @@ pub(super) async fn send(shared: Arc<Shared>, mut queue: mpsc::Receiver<News>) {
     let mut stopping = shared.stopping.subscribe();
     loop {
         let count = tokio::select! {
+            biased;
             count = queue.recv_many(&mut batch, BATCH_COUNT_MAX) => count,
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            _ = stopping.wait_for(|stopping| *stopping), if !queue.is_closed() => {
+                // What was taken in is still said; whoever comes later is told that it will not be.
+                queue.close();
+                continue;
+            }
         };
         let Some(leases) = shared.store.leases().filter(|_| count > 0) else { return };
+        let handed: Vec<_> = batch.iter().flat_map(handed_in).cloned().collect();
         if let Err(error) = leases.tell(std::mem::take(&mut batch)).await {
             tracing::debug!(%error, count, "news could not be passed on");
+            if !handed.is_empty() {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move { handed::give_back(&shared, handed).await });
+            }
         }
+    }
+}
+
+/// The attempts that news hand on.
+fn handed_in(news: &News) -> &[(Tenant, JobId, Token)] {
+    match news {
+        News::Handed { jobs, .. } => jobs,
+        News::Due { .. } | News::Changed { .. } | News::Wants { .. } => &[],
     }
 }
 
 /// Hears news until the engine stops.
 pub(super) async fn receive(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
+    let (handed, queue) = mpsc::channel(handed::QUEUE_COUNT_MAX);
+    tokio::spawn(handed::run(Arc::clone(&shared), queue));
     loop {
         let Some(leases) = shared.store.leases() else { return };
         let news = tokio::select! {
@@ -66,23 +97,42 @@ pub(super) async fn receive(shared: Arc<Shared>) {
         if news.is_empty() {
             shared.hint_lost.store(true, Ordering::SeqCst);
         }
-        let mut due: Vec<(Tenant, Timestamp)> = Vec::new();
-        let mut changed: Vec<(Tenant, JobId)> = Vec::new();
-        let opened = Timestamp::from_ms(shared.opened_ms.load(Ordering::SeqCst));
-        for news in news {
-            match news {
-                News::Due { tenant, at } if shared.territory.holds(&tenant) && at < opened => {
-                    due.push((tenant, at));
-                }
-                News::Changed { tenant, id } if shared.territory.holds(&tenant) => changed.push((tenant, id)),
-                News::Due { .. } | News::Changed { .. } => {}
+        sort_out(&shared, news, &handed);
+    }
+}
+
+/// Gives each piece of news to whom it concerns.
+fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>) {
+    let (mut due, mut changed, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    let opened = Timestamp::from_ms(shared.opened_ms.load(Ordering::SeqCst));
+    let own = shared.node.as_ref().map(|card| &card.id);
+    for news in news {
+        match news {
+            News::Due { tenant, at } if shared.territory.holds(&tenant) && at < opened => {
+                due.push((tenant, at));
             }
+            News::Due { .. } => {}
+            News::Changed { tenant, id } if shared.territory.holds(&tenant) => changed.push((tenant, id)),
+            News::Changed { tenant, id } => elsewhere.push((tenant, id)),
+            News::Wants { node, heard, wants } => {
+                shared.tell(Message::Peer(PeerMessage::Wanted { node, heard, wants }));
+            }
+            News::Handed { from, to, number, jobs } if Some(&to) == own => {
+                if let Err(refused) = handed.try_send(Handed { from, number, jobs }) {
+                    let (shared, jobs) = (Arc::clone(shared), refused.into_inner().jobs);
+                    tokio::spawn(async move { handed::give_back(&shared, jobs).await });
+                }
+            }
+            News::Handed { .. } => {}
         }
-        if !due.is_empty() {
-            shared.tell(Message::Listed(due));
-        }
-        if !changed.is_empty() {
-            tokio::spawn(recheck::run(Arc::clone(&shared), changed));
-        }
+    }
+    if !due.is_empty() {
+        shared.tell(Message::Listed(due));
+    }
+    if !elsewhere.is_empty() {
+        shared.tell(Message::Peer(PeerMessage::Changed(elsewhere)));
+    }
+    if !changed.is_empty() {
+        tokio::spawn(recheck::run(Arc::clone(shared), changed));
     }
 }

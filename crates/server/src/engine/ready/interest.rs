@@ -6,7 +6,7 @@ use tidewheel_core::job::Priority;
 use tidewheel_core::names::Tenant;
 
 /// What a worker is willing to run.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interest {
     tenants: Tenants,
     /// Sorted; none means every type.
@@ -15,7 +15,7 @@ pub struct Interest {
 }
 
 /// For whom a worker works.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tenants {
     /// For everybody.
     All,

@@ -3,8 +3,10 @@
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
 mod allotments;
+mod demand;
 mod interest;
 mod pick;
+mod place;
 mod refill;
 mod seats;
 mod subscribers;
@@ -23,6 +25,8 @@ use tidewheel_core::wheel::Wheel;
 
 pub use self::allotments::Allotment;
 use self::allotments::Allotments;
+use self::demand::Demand;
+pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
@@ -87,6 +91,7 @@ pub(super) struct Ready {
     queues_first: bool,
     subscribers: Subscribers,
     allotments: Allotments,
+    demand: Demand,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
@@ -126,6 +131,7 @@ impl Ready {
             queues_first: false,
             subscribers: Subscribers::default(),
             allotments: Allotments::default(),
+            demand: Demand::default(),
             refills: VecDeque::new(),
             failed_refills: Vec::new(),
             push_in_flight: 0,

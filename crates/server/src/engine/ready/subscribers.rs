@@ -46,6 +46,8 @@ pub(in crate::engine) enum Outlet {
     Once(TakeReply),
     /// Over a stream, as long as it is read.
     Stream(Arc<Unsent>),
+    /// Over another node, whose workers have room.
+    Peer,
 }
 
 impl Outlet {
@@ -54,13 +56,17 @@ impl Outlet {
         match self {
             Self::Once(reply) => reply.is_closed(),
             Self::Stream(unsent) => unsent.is_stalled(),
+            Self::Peer => false,
         }
     }
 }
 
 impl Subscriber {
-    /// How busy it is, of all it can do.
+    /// How busy it is, of all it can do. A job goes to another node only if nobody here has room for it.
     fn load(&self) -> u32 {
+        if matches!(self.outlet, Outlet::Peer) {
+            return u32::MAX;
+        }
         let capacity = (self.in_flight + self.credits).max(1);
         let behind = if self.lags { LOAD_SCALE } else { 0 };
         u32::try_from(self.in_flight * LOAD_SCALE / capacity + behind).unwrap_or(u32::MAX)
@@ -110,12 +116,13 @@ impl Ready {
             Outlet::Once(_) => {
                 self.subscribers.once.insert(id);
             }
-            Outlet::Stream(_) => {
+            Outlet::Stream(_) | Outlet::Peer => {
                 for queue in &*subscriber.queues {
                     *self.subscribers.connected.entry(Arc::clone(queue)).or_default() += 1;
                 }
             }
         }
+        self.demand.connect(&subscriber);
         self.subscribers.all.insert(id, (subscriber, None));
         self.seat(id);
         id
@@ -125,6 +132,7 @@ impl Ready {
     pub(in crate::engine) fn unsubscribe(&mut self, id: SubscriberId) -> Option<Subscriber> {
         self.unseat(id);
         let (subscriber, _) = self.subscribers.all.remove(&id)?;
+        self.demand.disconnect(&subscriber);
         if !self.subscribers.once.remove(&id) {
             for queue in &*subscriber.queues {
                 if let Some(count) = self.subscribers.connected.get_mut(queue) {
@@ -145,6 +153,12 @@ impl Ready {
             subscriber.credits = subscriber.credits.saturating_add(credits).min(WORKER_CREDITS_COUNT_MAX);
         }
         self.seat(id);
+    }
+
+    /// A subscriber has room for so many, whatever it said before.
+    pub(in crate::engine) fn set_credits(&mut self, id: SubscriberId, credits: usize) {
+        self.drop_credits(id);
+        self.add_credits(id, credits);
     }
 
     /// A subscriber wants no more.
@@ -168,6 +182,11 @@ impl Ready {
         if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
             subscriber.in_flight = subscriber.in_flight.saturating_sub(count);
         }
+    }
+
+    /// Whether a subscriber stands for another node's workers.
+    pub(super) fn is_peer(&self, id: SubscriberId) -> bool {
+        self.subscribers.get(id).is_some_and(|subscriber| matches!(subscriber.outlet, Outlet::Peer))
     }
 
     /// What is known of a subscriber.
@@ -221,6 +240,7 @@ impl Ready {
         }
         let place = Seat { load: subscriber.load(), turn, id };
         *seat = Some(place);
+        self.demand.add(subscriber);
         let (queues, interest) = (Arc::clone(&subscriber.queues), Arc::clone(&subscriber.interest));
         for queue in &*queues {
             let index = self.lane_of(&Destination::Queue(Arc::clone(queue)));
@@ -234,6 +254,7 @@ impl Ready {
     fn unseat(&mut self, id: SubscriberId) {
         let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };
         let Some(place) = seat.take() else { return };
+        self.demand.subtract(subscriber);
         let (queues, interest) = (Arc::clone(&subscriber.queues), Arc::clone(&subscriber.interest));
         for queue in &*queues {
             let Some(index) = self.queues.get(queue).copied() else { continue };

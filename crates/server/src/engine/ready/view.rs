@@ -98,6 +98,9 @@ impl Ready {
         }
         let seat = slot.seats.best(tenant, priority, kind)?;
         let subscriber = self.subscribers.get(seat.id).filter(|subscriber| subscriber.in_flight == 0)?;
+        if self.is_peer(seat.id) {
+            return None;
+        }
         Some((seat.id, subscriber.credits))
     }
 

@@ -230,11 +230,12 @@ impl Scheduler {
     }
 
     /// Hands running jobs to whom they were picked for; `count` were.
-    fn hand_over(&mut self, taker: Taker, count: usize, running: Vec<Arc<Job>>) {
+    pub(super) fn hand_over(&mut self, taker: Taker, count: usize, running: Vec<Arc<Job>>) {
         let left = match taker.recipient {
             Recipient::Connected(id) => {
                 self.ready.give_back(id, count - running.len());
-                self.hand_to_worker(id, running)
+                let left = self.hand_to_peer(id, running);
+                if left.is_empty() { left } else { self.hand_to_worker(id, left) }
             }
             Recipient::Once(subscriber) if running.is_empty() => {
                 if self.draining.is_none() {
@@ -244,7 +245,7 @@ impl Scheduler {
             }
             Recipient::Once(subscriber) => match subscriber.outlet {
                 Outlet::Once(reply) => reply.send(running).err().unwrap_or_default(),
-                Outlet::Stream(_) => running,
+                Outlet::Stream(_) | Outlet::Peer => running,
             },
         };
         // The taker is gone: hand the jobs back, for the next one.
@@ -275,6 +276,7 @@ impl Scheduler {
             if self.is_outdated(&job) {
                 continue;
             }
+            self.tell_holder(&job);
             self.ready.end_delivery(&job.id);
             if job.status.running.is_some() {
                 self.leases.hold(&job, now, self.shared.clock.monotonic_ms());

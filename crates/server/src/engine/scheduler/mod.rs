@@ -3,6 +3,7 @@
 
 mod answers;
 mod news;
+mod peers;
 mod shards;
 mod take_back;
 mod upkeep;
@@ -27,6 +28,7 @@ use crate::engine::deliver::{Deliver, Reports};
 use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
+use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
@@ -68,6 +70,8 @@ pub(in crate::engine) enum Message {
     Lost { done: oneshot::Sender<()> },
     /// Somebody asks what of a tenant waits where.
     Lanes { tenant: Tenant, count_max: usize, reply: oneshot::Sender<Vec<LaneView>> },
+    /// Another node says something.
+    Peer(PeerMessage),
     /// Stop promoting; answer when nothing is under way.
     Drain { reply: oneshot::Sender<usize> },
     /// Stop now; answer with what is still under way.
@@ -97,6 +101,7 @@ pub(in crate::engine) struct Scheduler {
     missed_before: Timestamp,
     leases: Leases,
     workers: Workers,
+    peers: Peers,
     governor: Governor,
     reads: usize,
     claims: usize,
@@ -147,6 +152,7 @@ impl Scheduler {
             missed_before,
             leases,
             workers: Workers::default(),
+            peers: Peers::default(),
             reads: 0,
             claims: 0,
             listings: 0,
@@ -155,6 +161,9 @@ impl Scheduler {
             stopped: false,
             turned_at: now,
         };
+        if scheduler.shared.territory.is_shared() {
+            scheduler.ready.watch_demand();
+        }
         scheduler.start_from_checkpoints(now).await?;
         Ok(scheduler)
     }
@@ -212,6 +221,9 @@ impl Scheduler {
         if let Some(wake_ms) = self.workers.next_wake_ms() {
             ms = ms.min(wake_ms - monotonic_ms);
         }
+        if let Some(advert_ms) = self.next_advert_ms() {
+            ms = ms.min(advert_ms - monotonic_ms);
+        }
         if let Some(ends_ms) = self.leases.next_end_ms() {
             ms = ms.min(ends_ms - monotonic_ms);
         }
@@ -241,7 +253,9 @@ impl Scheduler {
         self.publish_horizon(now);
         self.open_buckets(now);
         self.start_reads(now, monotonic_ms);
+        self.place_guests(monotonic_ms);
         self.start_claims(now);
+        self.advertise(monotonic_ms);
         self.periodically(now, monotonic_ms);
     }
 
@@ -364,7 +378,15 @@ impl Scheduler {
         let orders = over
             .into_iter()
             .map(|lease| {
-                tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                // Where there are other nodes, one of them may have heard of its worker.
+                if self.shared.territory.is_shared() {
+                    tracing::debug!(
+                        job = named(&lease.id),
+                        "an attempt's lease ran out, as far as is known here"
+                    );
+                } else {
+                    tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                }
                 self.deliverer.abort(&lease.id);
                 let jitter = self.shared.random.jitter();
                 Order {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tidewheel_core::job::Job;
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
+use tokio::sync::oneshot;
 
 use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
@@ -25,6 +26,7 @@ impl Scheduler {
             }
             Message::Changed { jobs, done } => {
                 for job in jobs {
+                    self.tell_holder(&job);
                     self.changed(job, now);
                 }
                 // Whoever asked may have stopped waiting.
@@ -69,13 +71,17 @@ impl Scheduler {
             Message::Lanes { tenant, count_max, reply } => {
                 reply.send(self.ready.lanes_of(&tenant, count_max)).ok();
             }
-            Message::Drain { reply } => {
-                self.send_workers_away();
-                self.ready.drop_takers();
-                self.draining = Some(reply);
-            }
+            Message::Peer(message) => self.hear_peer(message),
+            Message::Drain { reply } => self.drain(reply),
             Message::Stop { reply } => self.stop(reply),
         }
+    }
+
+    fn drain(&mut self, reply: oneshot::Sender<usize>) {
+        self.send_workers_away();
+        self.dismiss_guests();
+        self.ready.drop_takers();
+        self.draining = Some(reply);
     }
 
     /// A job waits for its time: into memory if that is near, else make sure it will be read.
@@ -132,6 +138,7 @@ impl Scheduler {
             return;
         }
         if job.status.running.is_some() {
+            self.call_off_older(&job);
             // A lease is what tells an attempt that was handed out; one that is being claimed was not.
             if !matches!(self.ready.stage(&job.id), Some(Stage::Claiming { .. })) {
                 self.leases.hold(&job, now, self.shared.clock.monotonic_ms());

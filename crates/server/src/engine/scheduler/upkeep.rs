@@ -55,6 +55,7 @@ impl Scheduler {
         if monotonic_ms >= self.gauges_at_ms {
             self.gauges_at_ms = monotonic_ms + GAUGES_MS;
             self.ready.drop_gone_takers();
+            self.tend_peers(monotonic_ms);
             self.governor.forget_idle(monotonic_ms);
             self.set_gauges(now);
         }

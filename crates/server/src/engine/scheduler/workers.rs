@@ -13,6 +13,7 @@ use tidewheel_store::Order;
 use super::Scheduler;
 use crate::engine::deliver::Report;
 use crate::engine::outcomes;
+use crate::engine::peers;
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId};
 use crate::engine::workers::{
     Beginning, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
@@ -212,7 +213,7 @@ impl Scheduler {
         };
         let Some(session) = self.workers.get(id) else { return };
         if session.subscriber.is_some()
-            && session.name == running.worker
+            && (session.name == running.worker || peers::is_name(&running.worker))
             && self.workers.holding(&job.id).is_none()
         {
             self.workers.hold(id, job, None);
@@ -244,6 +245,18 @@ impl Scheduler {
             && let Some(session) = self.workers.get(session)
         {
             session.push(Push::Stop(Stop { id: job.id, token: last.token, cancelled }));
+        }
+    }
+
+    /// Another attempt is under way than the one a worker holds: tells that worker to stop.
+    pub(super) fn call_off_older(&mut self, job: &Job) {
+        let Some(held) = self.workers.holding(&job.id).filter(|held| held.token < job.status.token) else {
+            return;
+        };
+        let token = held.token;
+        let session = self.forget_holding(&job.id).and_then(|session| self.workers.get(session));
+        if let Some(session) = session {
+            session.push(Push::Stop(Stop { id: job.id, token, cancelled: false }));
         }
     }
 

@@ -1,0 +1,236 @@
+//! What the scheduler does with other nodes: says what its own workers have room for, feeds theirs, and takes in what was
+//! started elsewhere for its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Destination, Ending, Job};
+use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::names::Tenant;
+use tidewheel_store::{News, Want};
+
+use super::Scheduler;
+use crate::engine::deliver::Report;
+use crate::engine::peers::{
+    self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
+};
+use crate::engine::ready::{Outlet, Subscriber, SubscriberId, Wish};
+
+/// How much shorter a lease may be than its worker asked for: the way to the worker takes some time.
+const LEASE_SLACK_MS: i64 = SECOND_MS;
+
+impl Scheduler {
+    pub(super) fn hear_peer(&mut self, message: PeerMessage) {
+        match message {
+            PeerMessage::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
+            PeerMessage::Handed { from, number, jobs } => self.handed(from, number, jobs),
+            PeerMessage::Changed(jobs) => self.changed_elsewhere(jobs),
+        }
+    }
+
+    /// When something is to be said of the room of this node's workers.
+    pub(super) fn next_advert_ms(&self) -> Option<i64> {
+        let is_heard = self.peers.told_count > 0 && self.draining.is_none();
+        (is_heard && self.ready.demand_changed()).then_some(self.peers.pause_until_ms)
+    }
+
+    /// Says what this node's workers have room for, if that is another than before, or was said long ago, or to fewer.
+    pub(super) fn advertise(&mut self, monotonic_ms: i64) {
+        let Some(node) = &self.shared.node else { return };
+        let others = self.shared.peers_count.load(Ordering::SeqCst);
+        let in_full = others != self.peers.told_count || monotonic_ms >= self.peers.repeat_at_ms;
+        if !in_full && (!self.ready.demand_changed() || monotonic_ms < self.peers.pause_until_ms) {
+            return;
+        }
+        self.peers.told_count = others;
+        self.peers.pause_until_ms = monotonic_ms + WANTS_PAUSE_MS;
+        if in_full {
+            self.peers.repeat_at_ms = monotonic_ms + WANTS_REPEAT_MS;
+        }
+        let territory = &self.shared.territory;
+        let is_others = |wish: &Wish| wish.interest.only_tenant().is_none_or(|it| !territory.holds(it));
+        let guests = &self.peers.guests;
+        let has_guest = |wish: &Wish| guests.iter().any(|guest| is_of_queue(&guest.job, &wish.queue));
+        let mut wants = self.ready.demand(in_full, is_others, has_guest);
+        if others == 0 || wants.is_empty() {
+            return;
+        }
+        if wants.len() > WANTS_COUNT_MAX {
+            tracing::debug!(
+                count = wants.len(),
+                "workers want more different things than other nodes are told of"
+            );
+            wants.truncate(WANTS_COUNT_MAX);
+        }
+        self.shared.pass_on(News::Wants { node: Arc::clone(&node.id), heard: self.peers.noted(), wants });
+    }
+
+    /// Another node's workers have room.
+    fn wanted(&mut self, node: &Arc<str>, heard: &[(Arc<str>, u64)], wants: Vec<Want>) {
+        let Some(own) = self.shared.node.as_ref().map(|card| Arc::clone(&card.id)) else { return };
+        if *node == own || self.draining.is_some() {
+            return;
+        }
+        let now_ms = self.shared.clock.monotonic_ms();
+        if wants.is_empty() {
+            let over = self.peers.forget(Some(node), now_ms);
+            over.into_iter().for_each(|id| drop(self.ready.unsubscribe(id)));
+        }
+        // All who serve shards are told the same: each gives its part.
+        let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
+        let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
+        for want in wants {
+            let (room, wish) = (want.room, Wish::of(want));
+            let share = match wish.interest.only_tenant() {
+                // One giver alone has it.
+                Some(tenant) if self.shared.territory.holds(tenant) => room,
+                Some(_) => 0,
+                None => room.div_ceil(givers),
+            };
+            self.serve(node, wish, share, (number, now_ms));
+        }
+    }
+
+    fn serve(&mut self, node: &Arc<str>, wish: Wish, share: usize, (number, now_ms): (u64, i64)) {
+        if let Some(peer) = self.peers.get_mut(node, &wish) {
+            let (id, unheard) = (peer.subscriber, peer.heard(number, now_ms));
+            let under_way = self.ready.subscriber(id).map_or(0, |subscriber| subscriber.in_flight);
+            self.ready.set_credits(id, share.saturating_sub(unheard + under_way));
+        } else if share > 0 && !self.peers.is_full() {
+            let id = self.ready.subscribe(Subscriber {
+                worker: peers::name_of(node),
+                queues: Arc::from([Arc::clone(&wish.queue)]),
+                interest: Arc::clone(&wish.interest),
+                lease_ms: wish.lease_ms,
+                credits: share,
+                in_flight: 0,
+                lags: false,
+                outlet: Outlet::Peer,
+            });
+            self.peers.add(Arc::clone(node), wish, id, now_ms);
+        }
+    }
+
+    /// Stops feeding nodes that were not heard of.
+    pub(super) fn tend_peers(&mut self, monotonic_ms: i64) {
+        let over = self.peers.forget(None, monotonic_ms);
+        over.into_iter().for_each(|id| drop(self.ready.unsubscribe(id)));
+    }
+
+    /// Hands attempts on that were started for a peer; returns those it is no longer there for, and all if it is no peer.
+    pub(super) fn hand_to_peer(&mut self, id: SubscriberId, running: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+        if running.is_empty() {
+            return running;
+        }
+        let Some(from) = self.shared.node.as_ref().map(|card| Arc::clone(&card.id)) else { return running };
+        let now_ms = self.shared.clock.monotonic_ms();
+        let Some((to, number)) = self.peers.hand(id, running.len(), now_ms) else { return running };
+        // Watched over by their leases from here on, not by this node's knowledge of the other's workers.
+        self.ready.finished(id, running.len());
+        let attempt = |job: &Arc<Job>| (job.tenant.clone(), job.id, job.status.token);
+        let jobs = running.iter().map(attempt).collect();
+        let is_told = self.shared.pass_on(News::Handed { from, to, number, jobs });
+        if is_told { Vec::new() } else { running }
+    }
+
+    /// Attempts were started elsewhere for this node's workers.
+    fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
+        let now_ms = self.shared.clock.monotonic_ms();
+        self.peers.note(from, number, now_ms);
+        let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
+        for job in left {
+            // Whoever wanted it is busy by now, or was when it said so: it is the next.
+            if self.draining.is_none()
+                && self.peers.guests.len() < GUESTS_COUNT_MAX
+                && self.ready.would_take(&job)
+            {
+                self.peers.guests.push(Guest::new(job, now_ms));
+            } else {
+                self.give_back(&job);
+            }
+        }
+    }
+
+    /// Gives attempts of other nodes to workers of this one; returns those that nobody has room for.
+    fn place(&mut self, jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+        let (placed, left) = self.ready.place(jobs);
+        for (taker, jobs) in placed {
+            for job in &jobs {
+                let left_ms = job
+                    .status
+                    .running
+                    .as_ref()
+                    .map_or(0, |running| running.lease_until.since_ms(self.shared.clock.now()));
+                if left_ms < taker.lease_ms - LEASE_SLACK_MS {
+                    // It waited, or was started for somebody with a shorter one.
+                    let (token, extend_ms) = (job.status.token, taker.lease_ms);
+                    self.report(job, Command::Heartbeat { token, extend_ms, progress: None });
+                }
+            }
+            let count = jobs.len();
+            self.hand_over(taker, count, jobs);
+        }
+        left
+    }
+
+    /// Looks whether attempts that wait for workers of this node find one; comes before what waits in the lanes.
+    pub(super) fn place_guests(&mut self, monotonic_ms: i64) {
+        if self.peers.guests.is_empty() {
+            return;
+        }
+        let (over, waiting): (Vec<Guest>, Vec<Guest>) =
+            std::mem::take(&mut self.peers.guests).into_iter().partition(|it| it.until_ms <= monotonic_ms);
+        over.iter().for_each(|guest| self.give_back(&guest.job));
+        let left = self.place(waiting.iter().map(|guest| Arc::clone(&guest.job)).collect());
+        let is_left = |guest: &Guest| left.iter().any(|job| job.id == guest.job.id);
+        self.peers.guests = waiting.into_iter().filter(is_left).collect();
+    }
+
+    /// Hands back all attempts that wait for workers of this node.
+    pub(super) fn dismiss_guests(&mut self) {
+        let guests = std::mem::take(&mut self.peers.guests);
+        guests.iter().for_each(|guest| self.give_back(&guest.job));
+    }
+
+    fn give_back(&self, job: &Job) {
+        let token = job.status.token;
+        self.report(job, Command::Release { token });
+    }
+
+    fn report(&self, job: &Job, command: Command) {
+        self.reports.send(Report { tenant: job.tenant.clone(), id: job.id, command });
+    }
+
+    /// Jobs that others serve were changed; a worker of this node may have to be told.
+    fn changed_elsewhere(&mut self, jobs: Vec<(Tenant, JobId)>) {
+        let guests = std::mem::take(&mut self.peers.guests);
+        let is_changed = |guest: &Guest| jobs.iter().any(|(_, id)| *id == guest.job.id);
+        let (changed, waiting): (Vec<Guest>, Vec<Guest>) = guests.into_iter().partition(is_changed);
+        self.peers.guests = waiting;
+        // Refused if its attempt has ended.
+        changed.iter().for_each(|guest| self.give_back(&guest.job));
+        let is_here = |(_, id): &(Tenant, JobId)| self.workers.holding(id).is_some();
+        self.recheck(jobs.into_iter().filter(is_here).collect());
+    }
+
+    /// An attempt of a job that is served here was ended by somebody other than its worker: tells the node whose worker
+    /// has it. Only where that is first known, or the news would go round for ever.
+    pub(super) fn tell_holder(&self, job: &Job) {
+        let territory = &self.shared.territory;
+        if !territory.is_shared() || job.status.running.is_some() || !territory.holds(&job.tenant) {
+            return;
+        }
+        let is_called_off = job.status.attempts.last().is_some_and(|last| {
+            peers::is_name(&last.worker)
+                && matches!(last.ending, Ending::Cancelled | Ending::LeaseExpired | Ending::Lost)
+        });
+        if is_called_off {
+            self.shared.pass_on(News::Changed { tenant: job.tenant.clone(), id: job.id });
+        }
+    }
+}
+
+fn is_of_queue(job: &Job, queue: &Arc<str>) -> bool {
+    matches!(&job.spec.destination, Destination::Queue(own) if own == queue)
+}

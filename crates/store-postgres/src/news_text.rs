@@ -1,0 +1,217 @@
+//! News as text: a line each, or several where one has more to say than fits. Names have none of the characters that stand
+//! between them.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Priority, Token};
+use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::{News, Want};
+
+/// What stands between two news, between the parts of one, and between the parts of a part.
+pub(crate) const BETWEEN: char = '\n';
+const WITHIN: char = '\t';
+const INSIDE: char = ' ';
+const LISTED: char = ',';
+/// Stands for a list that leaves nothing out.
+const ALL: &str = "*";
+
+/// Writes news, in lines of at most so many bytes.
+pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
+    match news {
+        News::Due { tenant, at } => vec![format!("d{WITHIN}{tenant}{WITHIN}{}", at.as_ms())],
+        News::Changed { tenant, id } => vec![format!("c{WITHIN}{tenant}{WITHIN}{id}")],
+        News::Wants { node, heard, wants } => {
+            let heard = heard.iter().map(|(node, number)| format!("{node}{INSIDE}{number}"));
+            let head = format!("w{WITHIN}{node}{WITHIN}{}", list(heard));
+            lines(&head, wants.iter().map(write_want), bytes_max)
+        }
+        News::Handed { from, to, number, jobs } => {
+            let head = format!("h{WITHIN}{from}{WITHIN}{to}{WITHIN}{number}");
+            let job = |(tenant, id, token): &(Tenant, JobId, Token)| {
+                format!("{tenant}{INSIDE}{id}{INSIDE}{}", token.as_u64())
+            };
+            lines(&head, jobs.iter().map(job), bytes_max)
+        }
+    }
+}
+
+/// As many parts behind the head as fit into each line; the head alone only if there are no parts.
+fn lines(head: &str, parts: impl Iterator<Item = String>, bytes_max: usize) -> Vec<String> {
+    let (mut lines, mut line, mut left_out, mut is_alone) = (Vec::new(), head.to_owned(), 0, true);
+    for part in parts {
+        is_alone = false;
+        if head.len() + 1 + part.len() > bytes_max {
+            left_out += 1;
+            continue;
+        }
+        if line.len() + 1 + part.len() > bytes_max {
+            lines.push(std::mem::replace(&mut line, head.to_owned()));
+        }
+        line.push(WITHIN);
+        line.push_str(&part);
+    }
+    if left_out > 0 {
+        tracing::debug!(left_out, "news were too long to be passed on");
+    }
+    if is_alone || line.len() > head.len() {
+        lines.push(line);
+    }
+    lines
+}
+
+fn list(parts: impl Iterator<Item = impl Display>) -> String {
+    let mut list = String::new();
+    for (index, part) in parts.enumerate() {
+        if index > 0 {
+            list.push(LISTED);
+        }
+        list.push_str(&part.to_string());
+    }
+    list
+}
+
+fn write_want(want: &Want) -> String {
+    let tenants = want.tenants.as_ref().map_or_else(|| ALL.to_owned(), |tenants| list(tenants.iter()));
+    let kinds = if want.kinds.is_empty() { ALL.to_owned() } else { list(want.kinds.iter()) };
+    let (queue, priority) = (&want.queue, want.priority_min.as_str());
+    let (lease_ms, room) = (want.lease_ms, want.room);
+    format!("{queue}{INSIDE}{tenants}{INSIDE}{kinds}{INSIDE}{priority}{INSIDE}{lease_ms}{INSIDE}{room}")
+}
+
+/// What is no news to this program is left out: another version may say more.
+pub(crate) fn read(line: &str) -> Option<News> {
+    let mut parts = line.split(WITHIN);
+    let (kind, whose, rest) = (parts.next()?, parts.next()?, parts.next()?);
+    match kind {
+        "d" => {
+            Some(News::Due { tenant: Tenant::new(whose).ok()?, at: Timestamp::from_ms(rest.parse().ok()?) })
+        }
+        "c" => Some(News::Changed { tenant: Tenant::new(whose).ok()?, id: rest.parse::<JobId>().ok()? }),
+        "w" => {
+            let heard = rest.split(LISTED).filter(|part| !part.is_empty()).map(read_heard);
+            Some(News::Wants {
+                node: Arc::from(whose),
+                heard: heard.collect::<Option<_>>()?,
+                wants: parts.map(read_want).collect::<Option<_>>()?,
+            })
+        }
+        "h" => Some(News::Handed {
+            from: Arc::from(whose),
+            to: Arc::from(rest),
+            number: parts.next()?.parse().ok()?,
+            jobs: parts.map(read_job).collect::<Option<_>>()?,
+        }),
+        _ => None,
+    }
+}
+
+fn read_heard(part: &str) -> Option<(Arc<str>, u64)> {
+    let (node, number) = part.split_once(INSIDE)?;
+    Some((Arc::from(node), number.parse().ok()?))
+}
+
+fn read_job(part: &str) -> Option<(Tenant, JobId, Token)> {
+    let mut parts = part.split(INSIDE);
+    let (tenant, id, token) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((Tenant::new(tenant).ok()?, id.parse().ok()?, Token::from_u64(token.parse().ok()?)))
+}
+
+fn read_want(part: &str) -> Option<Want> {
+    let mut parts = part.split(INSIDE);
+    let (queue, tenants, kinds) = (parts.next()?, parts.next()?, parts.next()?);
+    let tenants = match tenants {
+        ALL => None,
+        names => Some(names.split(LISTED).map(Tenant::new).collect::<Result<_, _>>().ok()?),
+    };
+    let kinds = if kinds == ALL { Vec::new() } else { kinds.split(LISTED).map(Arc::from).collect() };
+    Some(Want {
+        queue: Arc::from(queue),
+        tenants,
+        kinds,
+        priority_min: Priority::from_name(parts.next()?)?,
+        lease_ms: parts.next()?.parse().ok()?,
+        room: parts.next()?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES_MAX: usize = 1_000;
+
+    fn want(queue: &str, tenants: Option<usize>, kinds: &[&str]) -> Want {
+        let tenant = |n: usize| Tenant::new(&format!("tenant-{n}")).unwrap();
+        Want {
+            queue: Arc::from(queue),
+            tenants: tenants.map(|count| (0..count).map(tenant).collect()),
+            kinds: kinds.iter().map(|kind| Arc::from(*kind)).collect(),
+            priority_min: Priority::High,
+            lease_ms: 30_000,
+            room: 7,
+        }
+    }
+
+    fn wants(wants: Vec<Want>) -> News {
+        let heard = vec![(Arc::from("n2"), 8), (Arc::from("n3"), 9)];
+        News::Wants { node: Arc::from("n1"), heard, wants }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nonsense_is_left_out() {
+        let id = JobId::new(Timestamp::from_ms(1_700_000_000_000), 9);
+        let jobs = vec![
+            (Tenant::default(), id, Token::new(3, 1)),
+            (Tenant::new("b").unwrap(), id, Token::new(4, 2)),
+        ];
+        let (from, to): (Arc<str>, Arc<str>) = (Arc::from("n1"), Arc::from("n2"));
+        for news in [
+            News::Due { tenant: Tenant::new("acme").unwrap(), at: Timestamp::from_ms(7) },
+            News::Changed { tenant: Tenant::default(), id },
+            wants(vec![want("q1", None, &[]), want("q.2", Some(3), &["t1", "t:2"])]),
+            News::Wants { node: Arc::from("n1"), heard: Vec::new(), wants: Vec::new() },
+            News::Handed { from, to, number: 12, jobs },
+        ] {
+            let lines = write(&news, BYTES_MAX);
+            assert_eq!(lines.iter().map(|line| read(line)).collect::<Vec<_>>(), [Some(news)], "{lines:?}");
+        }
+        for line in [
+            "",
+            "d",
+            "d\tacme",
+            "d\tacme\tsoon",
+            "x\tacme\t1",
+            "c\tacme\tjob_1",
+            "w\tn1",
+            "w\tn1\tn2",
+            "w\tn1\t\tq * *",
+            "h\tn1\tn2",
+            "h\tn1\tn2\t1\tacme job_1 1",
+        ] {
+            assert_eq!(read(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_long_is_cut_and_what_is_too_long_left_out() {
+        let mut all: Vec<Want> = (0..100).map(|n| want(&format!("q{n}"), Some(2), &["t"])).collect();
+        let fitting = all.clone();
+        all.insert(50, want("q", Some(BYTES_MAX), &[]));
+        let lines = write(&wants(all), BYTES_MAX);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= BYTES_MAX));
+        let mut back = Vec::new();
+        for line in &lines {
+            let Some(News::Wants { heard, wants, .. }) = read(line) else { panic!("{line}") };
+            assert_eq!(heard.len(), 2);
+            back.extend(wants);
+        }
+        assert_eq!(back, fitting);
+        assert!(
+            write(&wants(vec![want("q", Some(BYTES_MAX), &[])]), BYTES_MAX).is_empty(),
+            "not a want of nothing"
+        );
+    }
+}
