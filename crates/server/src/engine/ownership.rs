@@ -45,7 +45,6 @@ impl Ownership {
     /// Keeps the node's shards until it is told to leave.
     pub(super) async fn run(mut self, mut leave: Leave) {
         let clock = Arc::clone(&self.shared.clock);
-        let mut wait_ms = LOOK_MS;
         loop {
             let trust = clock.sleep(millis(self.trust_left_ms()));
             let is_distrusted = tokio::select! {
@@ -57,7 +56,7 @@ impl Ownership {
                 }
                 () = trust, if self.holds_any() => true,
                 outcome = async {
-                    clock.sleep(millis(wait_ms)).await;
+                    clock.sleep(millis(LOOK_MS)).await;
                     self.look().await
                 } => {
                     if let Err(error) = outcome {
@@ -72,7 +71,6 @@ impl Ownership {
                 );
                 self.stop_serving(self.shared.territory.held()).await;
             }
-            wait_ms = LOOK_MS;
         }
     }
 
