@@ -225,16 +225,19 @@ pub async fn one_of_many_makes_a_document(home: &dyn Home, spawn: Spawn) {
     let key = DocumentKey { kind: "root", tenant: tenant("acme"), name: Arc::from("secret") };
     let answers = side_by_side(&trial, spawn, |number, store| {
         let (key, bytes) = (key.clone(), Bytes::from(number.to_string()));
-        async move { store.put_document(key, Some(bytes), IfVersion::Absent).await.expect("answered") }
+        async move {
+            let answer = store.put_document(key, Some(bytes), IfVersion::Absent).await.expect("answered");
+            (number, answer)
+        }
     })
     .await;
     let made: Vec<_> =
-        answers.iter().enumerate().filter_map(|(number, answer)| Some((number, answer.ok()?))).collect();
+        answers.iter().filter_map(|(number, answer)| Some((*number, (*answer).ok()?))).collect();
     assert_eq!(made.len(), 1, "{made:?}");
     let (number, version) = made[0];
     let found = trial.store.document(&key).await.expect("read").expect("somebody made it");
     assert_eq!((found.version, found.bytes), (version, Bytes::from(number.to_string())));
-    let refused = answers.iter().filter_map(|answer| answer.err());
+    let refused = answers.iter().filter_map(|(_, answer)| (*answer).err());
     assert!(refused.clone().all(|stale| stale.version == Some(version)));
 }
 
