@@ -115,7 +115,7 @@ pub const WORKER_HEARTBEAT_MS: i64 = 5 * SECOND_MS;
 /// Silence after which a connected worker is taken for dead.
 pub const WORKER_DEAD_MS: i64 = 15 * SECOND_MS;
 /// How often a connected worker that holds no job says something, where it may choose; the usual choice.
-pub const WORKER_IDLE_HEARTBEAT_MS_DEFAULT: i64 = 60 * SECOND_MS;
+pub const WORKER_IDLE_HEARTBEAT_MS_DEFAULT: i64 = 2 * MINUTE_MS;
 /// The same, at most.
 pub const WORKER_IDLE_HEARTBEAT_MS_MAX: i64 = 5 * MINUTE_MS;
 /// How long after a lost connection a worker may come back for its session.

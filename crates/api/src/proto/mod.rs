@@ -1,5 +1,6 @@
 //! The messages and services of the gRPC API, made from `proto/` when the crate is built.
 
+pub mod codec;
 mod json;
 
 /// `tidewheel.v1`: workers, jobs and schedules.

@@ -39,6 +39,9 @@ pub struct ServeLimits {
     pub connections_max: usize,
     /// How long a connection may be without a request.
     pub idle_timeout: Duration,
+    /// How long an HTTP/2 connection with a call under way may be silent before it is asked for a sign of life. Longer
+    /// than idle workers are, so that they need not be asked.
+    pub ping_after: Duration,
     /// How long the head of a request may take, counted from the end of the one before.
     pub head_timeout: Duration,
     /// Bytes of a request's head.
@@ -54,6 +57,7 @@ impl Default for ServeLimits {
         Self {
             connections_max: CONNECTIONS_COUNT_MAX,
             idle_timeout: Duration::from_secs(60),
+            ping_after: Duration::from_secs(150),
             head_timeout: Duration::from_secs(60),
             head_bytes_max: 32 * 1_024,
             streams_max: 128,
@@ -134,7 +138,7 @@ fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
         .initial_stream_window_size(256 * 1_024)
         .initial_connection_window_size(1_024 * 1_024)
-        .keep_alive_interval(limits.idle_timeout)
+        .keep_alive_interval(limits.ping_after)
         .keep_alive_timeout(limits.head_timeout);
     builder
 }
