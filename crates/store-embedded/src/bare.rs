@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Token, transition};
+use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Target, Token, transition};
 use tidewheel_core::limits::{DAY_MS, LEASE_MS_DEFAULT, SHARDS_COUNT_DEFAULT, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
@@ -53,7 +53,7 @@ pub fn sample(n: u64, payload_bytes: usize) -> Job {
     let spec = Spec {
         kind: "bench".into(),
         payload: Bytes::from(payload),
-        destination: Destination::Queue("default".into()),
+        destination: Destination::Target(Arc::new(target())),
         priority: Priority::Normal,
         retry: RetryPolicy::default(),
         timeout_ms: TIMEOUT_MS_DEFAULT,
@@ -65,6 +65,11 @@ pub fn sample(n: u64, payload_bytes: usize) -> Job {
     };
     let id = sample_id(n);
     Job::new(sample_tenant(n), spec, id.run_at(), u128::from_be_bytes(*id.as_bytes()))
+}
+
+/// Where the jobs go that a server drains when it is measured; the records are to be of one size.
+fn target() -> Target {
+    Target { url: "http://127.0.0.1:9/bench".into(), method: "POST".into(), headers: Vec::new() }
 }
 
 /// Commits `count` waiting jobs, or as many as `time_max` allows, in groups of `batch` to a new store in `path`.

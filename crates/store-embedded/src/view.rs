@@ -61,10 +61,19 @@ struct Inner {
 
 #[derive(Debug)]
 enum Entry {
-    /// Waits, and was read just now, in this generation.
-    Recent(Arc<Job>, u64),
+    /// Waits, and was read just now.
+    Recent(Recent),
     /// Is running; or was, and is only a trace for readers older than this version.
     UnderWay(UnderWay, Option<u64>),
+}
+
+/// A job that was read just now.
+#[derive(Debug)]
+struct Recent {
+    job: Arc<Job>,
+    generation: u64,
+    /// [`Job::size_bytes`], which would have to look all over the job.
+    bytes: usize,
 }
 
 /// A reader's registration; ends when dropped.
@@ -123,10 +132,8 @@ impl View {
             }
         }
         for (tag, under_way) in published.running {
-            if let Some(Entry::Recent(job, read_in)) =
-                inner.jobs.insert(tag, Entry::UnderWay(under_way, None))
-            {
-                inner.one_less_recent(&job, read_in);
+            if let Some(Entry::Recent(recent)) = inner.jobs.insert(tag, Entry::UnderWay(under_way, None)) {
+                inner.one_less_recent(&recent);
             }
         }
         inner.sweep();
@@ -163,7 +170,7 @@ impl View {
         for (tag, whose) in jobs {
             let known = match inner.jobs.get(&tag) {
                 Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way.clone()),
-                Some(Entry::Recent(job, _)) => Known::Waiting(Arc::clone(job)),
+                Some(Entry::Recent(recent)) => Known::Waiting(Arc::clone(&recent.job)),
                 Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
             };
             found(whose, known);
@@ -174,7 +181,7 @@ impl View {
     pub(crate) fn schedules_of(&self, tags: impl Iterator<Item = JobTag>) -> Vec<ScheduleKey> {
         let inner = self.lock();
         let schedule_of = |tag: JobTag| {
-            let Some(Entry::Recent(job, _)) = inner.jobs.get(&tag) else { return None };
+            let Some(Entry::Recent(Recent { job, .. })) = inner.jobs.get(&tag) else { return None };
             let occurrence = job.spec.occurrence.as_ref()?;
             Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
         };
@@ -208,15 +215,13 @@ impl Reading<'_> {
     /// them, except what changed meanwhile.
     pub(crate) fn keep_waiting(&self, jobs: &mut Vec<Arc<Job>>) {
         let mut inner = self.view.lock();
+        // Nearly always nothing has changed meanwhile, and then it need not be looked for.
+        let is_still = inner.changed.is_empty();
         jobs.retain(|job| {
             let tag = JobTag::of(job);
-            if inner.under_way(tag, job.status.attempt).is_some() {
-                return false;
-            }
-            if inner.changed.get(&tag).is_none_or(|changed| *changed <= self.version) {
-                inner.remember(tag, job);
-            }
-            true
+            let is_fresh =
+                is_still || inner.changed.get(&tag).is_none_or(|changed| *changed <= self.version);
+            inner.remember(tag, job, is_fresh)
         });
         inner.trim_recent();
     }
@@ -237,21 +242,37 @@ impl Inner {
         }
     }
 
-    fn remember(&mut self, tag: JobTag, job: &Arc<Job>) {
-        let recent = Entry::Recent(Arc::clone(job), self.generation);
-        match self.jobs.entry(tag) {
+    /// Takes note of a job that was read as waiting, if what was read is fresh. Says whether it waits.
+    fn remember(&mut self, tag: JobTag, job: &Arc<Job>, is_fresh: bool) -> bool {
+        let recent =
+            || Recent { job: Arc::clone(job), generation: self.generation, bytes: job.size_bytes() };
+        let bytes = match self.jobs.entry(tag) {
             hash_map::Entry::Vacant(place) => {
-                place.insert(recent);
+                if !is_fresh {
+                    return true;
+                }
+                let recent = recent();
+                let bytes = recent.bytes;
+                place.insert(Entry::Recent(recent));
+                bytes
             }
-            hash_map::Entry::Occupied(mut place) => {
-                let Entry::Recent(old, read_in) = place.get() else { return };
-                let (old, read_in) = (Arc::clone(old), *read_in);
-                place.insert(recent);
-                self.one_less_recent(&old, read_in);
-            }
-        }
+            hash_map::Entry::Occupied(mut place) => match place.get_mut() {
+                Entry::UnderWay(under_way, _) => return under_way.job.status.attempt <= job.status.attempt,
+                Entry::Recent(old) => {
+                    if !is_fresh {
+                        return true;
+                    }
+                    let recent = recent();
+                    let bytes = recent.bytes;
+                    let old = std::mem::replace(old, recent);
+                    self.one_less_recent(&old);
+                    bytes
+                }
+            },
+        };
         let [now, _] = &mut self.recent_bytes;
-        *now += job.size_bytes();
+        *now += bytes;
+        true
     }
 
     /// Begins a new generation when this one is large, and forgets what is left of the one before.
@@ -262,7 +283,7 @@ impl Inner {
         }
         if before > 0 {
             let generation = self.generation;
-            self.jobs.retain(|_, entry| !matches!(entry, Entry::Recent(_, read_in) if *read_in < generation));
+            self.jobs.retain(|_, entry| !matches!(entry, Entry::Recent(recent) if recent.generation < generation));
         }
         self.generation += 1;
         self.recent_bytes = [0, now];
@@ -271,15 +292,15 @@ impl Inner {
     fn forget_recent(&mut self, tag: JobTag) {
         if let hash_map::Entry::Occupied(place) = self.jobs.entry(tag)
             && let Entry::Recent(..) = place.get()
-            && let Entry::Recent(job, read_in) = place.remove()
+            && let Entry::Recent(recent) = place.remove()
         {
-            self.one_less_recent(&job, read_in);
+            self.one_less_recent(&recent);
         }
     }
 
-    fn one_less_recent(&mut self, job: &Job, read_in: u64) {
+    fn one_less_recent(&mut self, recent: &Recent) {
         let [now, before] = &mut self.recent_bytes;
-        *(if read_in == self.generation { now } else { before }) -= job.size_bytes();
+        *(if recent.generation == self.generation { now } else { before }) -= recent.bytes;
     }
 
     /// Removes traces no reader needs any more.

@@ -19,23 +19,22 @@ const FOLDER: &str = "drain-sink";
 pub(super) const BACKLOG_MS: i64 = 20_000;
 
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let store = open_store(bench, FOLDER).await?;
-    preload(bench, &store).await?;
-    // Opened again, as the bare engine is, so that neither has to finish what storing the jobs left to be done.
-    store.close().await?;
-    drop(store);
-    let store = open_store(bench, FOLDER).await?;
-    let rate = drain(bench, &store).await?;
-    store.close().await?;
-    drop(store);
+    let rate = rate(bench, FOLDER).await?;
     bench.scratch.clear(FOLDER);
     Ok(vec![Figure::rate("drain.sink", "drain of due jobs to a sink, claim and outcome included", rate)])
 }
 
-/// How fast an engine drains what is due in a store, whatever else waits there.
-pub(super) async fn rate(bench: &Bench, store: &Arc<dyn Store>) -> anyhow::Result<Rate> {
-    preload(bench, store).await?;
-    drain(bench, store).await
+/// How fast an engine drains what is due in the store of that folder, whatever else waits there.
+pub(super) async fn rate(bench: &Bench, folder: &str) -> anyhow::Result<Rate> {
+    let store = open_store(bench, folder).await?;
+    preload(bench, &store).await?;
+    // Opened again, as the bare engine is, so that neither has to finish what storing the jobs left to be done.
+    store.close().await?;
+    drop(store);
+    let store = open_store(bench, folder).await?;
+    let rate = drain(bench, &store).await?;
+    store.close().await?;
+    Ok(rate)
 }
 
 async fn preload(bench: &Bench, store: &Arc<dyn Store>) -> anyhow::Result<()> {

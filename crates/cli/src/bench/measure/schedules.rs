@@ -127,6 +127,13 @@ async fn stampede(bench: &Bench, ahead_ms: i64) -> anyhow::Result<Option<Figure>
         made += size;
         bench.progress.count("storing a herd of schedules", made, count);
     }
+    engine.drain(Duration::from_secs(1)).await;
+    store.close().await?;
+    drop((engine, store));
+    // Opened again, as for the drain it is compared with, so that nothing is left to be done for what was stored.
+    let store = open_store(bench, HERD_FOLDER).await?;
+    let sink: Arc<dyn Deliver> = Arc::new(Sink::new()?);
+    let engine = start_engine(&store, sink).await?;
     let left_ms = instant.since_ms(wall_now());
     let in_time = left_ms > 0;
     let mut rate = None;

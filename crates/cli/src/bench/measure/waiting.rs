@@ -9,7 +9,7 @@ use crate::bench::jobs;
 use crate::bench::plan::AHEAD_MS;
 use crate::bench::process::{disk_bytes, resident_bytes};
 use crate::bench::stopwatch::{Stopwatch, wall_now};
-use crate::bench::subject::{Subject, Sync, open_store};
+use crate::bench::subject::{Subject, Sync};
 
 const FOLDER: &str = "waiting";
 /// None is due before the benchmark is over.
@@ -38,10 +38,7 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     subject.stop().await?;
 
     bench.progress.say("drain to a sink with jobs waiting");
-    let store = open_store(bench, FOLDER).await?;
-    let drain = drain_sink::rate(bench, &store).await?;
-    store.close().await?;
-    drop(store);
+    let drain = drain_sink::rate(bench, FOLDER).await?;
     bench.scratch.clear(FOLDER);
 
     let with = |what| format!("with {count} waiting: {what}");

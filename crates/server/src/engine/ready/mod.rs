@@ -68,8 +68,8 @@ pub(super) enum Offer {
     Later,
     /// It stays in the store; its lot will read it when there is room.
     Overflowed,
-    /// There is no room now, but there will be shortly.
-    NoRoom,
+    /// There is no room now, but there will be shortly: for a read that is worth it in about so many milliseconds.
+    NoRoom { wait_ms: i64 },
 }
 
 /// Everything in memory.
@@ -104,6 +104,10 @@ pub(super) struct Ready {
 const FAST_PICKS: usize = 256;
 /// What "lately" is.
 const WINDOW_MS: i64 = 100;
+/// When a reader comes back that found no room, at least.
+const NO_ROOM_MS_MIN: i64 = 2;
+/// The same, at most.
+const NO_ROOM_MS_MAX: i64 = 50;
 /// `scheme://host:port` of a target: what limits and lanes go by.
 pub(super) fn host_of(target: &Target) -> &str {
     let url: &str = &target.url;
@@ -111,6 +115,12 @@ pub(super) fn host_of(target: &Target) -> &str {
     let rest = url.get(start..).unwrap_or_default();
     let len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     url.get(..start + len).unwrap_or(url)
+}
+
+/// How long a lane takes for `count` jobs that moves `picked` in a window.
+fn time_for(count: usize, picked: usize) -> i64 {
+    let [count, picked] = [count, picked.max(1)].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    (count.saturating_mul(WINDOW_MS) / picked).clamp(NO_ROOM_MS_MIN, NO_ROOM_MS_MAX)
 }
 
 impl Ready {
@@ -163,7 +173,7 @@ impl Ready {
             return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
-            return Offer::NoRoom;
+            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MAX };
         }
         let bytes = job.size_bytes();
         self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
@@ -279,7 +289,11 @@ impl Ready {
         let full = self.is_full();
         let key = self.lot_key(&job);
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
-        let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return Offer::NoRoom };
+        // What is read and finds no room is read for nothing: room for as much as a read brings, or half a lot.
+        let worth = self.config.quantum.min(lot_max / 2);
+        let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
+            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
+        };
         let priority = job.spec.priority;
         let at = job.status.due_at;
         if !refilling
@@ -292,8 +306,9 @@ impl Ready {
         let lot_count = lot_max - slot.lane.free(job.tenant.as_str(), priority);
         let has_room = lot_count < lot_max && (!full || lot_count < lot_min);
         if !has_room {
-            if may_wait && slot.picked_now.max(slot.picked_before) >= FAST_PICKS || refilling {
-                return Offer::NoRoom;
+            let picked = slot.picked_now.max(slot.picked_before);
+            if may_wait && picked >= FAST_PICKS || refilling {
+                return Offer::NoRoom { wait_ms: time_for(worth, picked) };
             }
             slot.overflows.insert(key, Overflow::starting_at(at));
             return Offer::Overflowed;
@@ -306,7 +321,7 @@ impl Ready {
             item: Arc::clone(&job),
         };
         if slot.lane.push(entry).is_err() {
-            return Offer::NoRoom;
+            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         }
         let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index) };
         self.hold(job.id, held);

@@ -128,7 +128,7 @@ impl Ready {
                     resume = Some(passed);
                     break;
                 }
-                if self.enter_lane(job, now, false, true) == Offer::NoRoom {
+                if matches!(self.enter_lane(job, now, false, true), Offer::NoRoom { .. }) {
                     if refill.lot.key.made_up {
                         governor.give_back(tenant);
                     }

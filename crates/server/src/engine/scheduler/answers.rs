@@ -18,10 +18,8 @@ use crate::engine::scan::{Part, Reached, Read, Stretch};
 use crate::engine::{Take, expected_start, is_waiting, named};
 use crate::metrics::Lags;
 
-/// When a reader comes back that found no room.
-const NO_ROOM_MS: i64 = 2;
-/// When a reader comes back that found no room for jobs not yet due.
-const NO_ROOM_AHEAD_MS: i64 = 50;
+/// When a reader comes back that is ahead of its tenant's pace.
+const PACED_MS: i64 = 2;
 
 /// What is to be said of a claim once all its jobs have been looked at.
 #[derive(Debug, Default)]
@@ -32,8 +30,7 @@ struct ClaimNews {
     doubtful: Vec<(Tenant, JobId)>,
 }
 
-fn no_room(at: Timestamp, now: Timestamp) -> Reached {
-    let wait_ms = if at > now { NO_ROOM_AHEAD_MS } else { NO_ROOM_MS };
+fn no_room(at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
     Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) }
 }
 
@@ -108,8 +105,8 @@ impl Scheduler {
                 // It was moved while it was being read, or the news of the move was lost. Were it given up here for a
                 // time it no longer has, nobody would look for it at the one it has.
                 doubtful.push((job.tenant.clone(), job.id));
-            } else if self.ready.offer(job, now, horizon, true) == Offer::NoRoom {
-                stopped = Some(no_room(at, now));
+            } else if let Offer::NoRoom { wait_ms } = self.ready.offer(job, now, horizon, true) {
+                stopped = Some(no_room(at, now, wait_ms));
                 break;
             }
         }
@@ -138,16 +135,16 @@ impl Scheduler {
             if is_ours && self.ready.stage(&job.id).is_none() {
                 let tenant = job.tenant.clone();
                 if !self.governor.draw(&tenant, monotonic_ms) {
-                    stopped = Some(passed.map_or_else(|| no_room(position.at, now), Reached::More));
+                    stopped = Some(passed.map_or_else(|| no_room(position.at, now, PACED_MS), Reached::More));
                     break;
                 }
                 match self.ready.offer(job, now, horizon, true) {
                     Offer::Held => count += 1,
                     // It draws when its lot is read.
                     Offer::Overflowed | Offer::Later => self.governor.give_back(&tenant),
-                    Offer::NoRoom => {
+                    Offer::NoRoom { wait_ms } => {
                         self.governor.give_back(&tenant);
-                        stopped = Some(no_room(position.at, now));
+                        stopped = Some(no_room(position.at, now, wait_ms));
                         break;
                     }
                 }

@@ -98,7 +98,7 @@ impl Scheduler {
         }
         match self.ready.offer(job, now, self.horizon(now), false) {
             Offer::Held | Offer::Overflowed => {}
-            Offer::Later | Offer::NoRoom => {
+            Offer::Later | Offer::NoRoom { .. } => {
                 if Bucket::of(at) < self.next_bucket {
                     self.scan.announce(&tenant, at);
                 }
