@@ -164,16 +164,16 @@ impl View {
     pub(crate) fn look_up<T>(
         &self,
         jobs: impl Iterator<Item = (JobTag, T)>,
-        mut found: impl FnMut(T, Known),
+        mut found: impl FnMut(JobTag, T, Known<'_>),
     ) {
         let inner = self.lock();
         for (tag, whose) in jobs {
             let known = match inner.jobs.get(&tag) {
-                Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way.clone()),
-                Some(Entry::Recent(recent)) => Known::Waiting(Arc::clone(&recent.job)),
+                Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way),
+                Some(Entry::Recent(recent)) => Known::Waiting(&recent.job),
                 Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
             };
-            found(whose, known);
+            found(tag, whose, known);
         }
     }
 
@@ -190,11 +190,11 @@ impl View {
 }
 
 /// What the view knows of a job.
-pub(crate) enum Known {
+pub(crate) enum Known<'a> {
     /// It is running.
-    UnderWay(UnderWay),
+    UnderWay(&'a UnderWay),
     /// It waits, and was read just now.
-    Waiting(Arc<Job>),
+    Waiting(&'a Arc<Job>),
     /// Nothing; look on disk.
     Nothing,
 }
@@ -219,8 +219,7 @@ impl Reading<'_> {
         let is_still = inner.changed.is_empty();
         jobs.retain(|job| {
             let tag = JobTag::of(job);
-            let is_fresh =
-                is_still || inner.changed.get(&tag).is_none_or(|changed| *changed <= self.version);
+            let is_fresh = is_still || inner.changed.get(&tag).is_none_or(|changed| *changed <= self.version);
             inner.remember(tag, job, is_fresh)
         });
         inner.trim_recent();
@@ -244,8 +243,7 @@ impl Inner {
 
     /// Takes note of a job that was read as waiting, if what was read is fresh. Says whether it waits.
     fn remember(&mut self, tag: JobTag, job: &Arc<Job>, is_fresh: bool) -> bool {
-        let recent =
-            || Recent { job: Arc::clone(job), generation: self.generation, bytes: job.size_bytes() };
+        let recent = || Recent { job: Arc::clone(job), generation: self.generation, bytes: job.size_bytes() };
         let bytes = match self.jobs.entry(tag) {
             hash_map::Entry::Vacant(place) => {
                 if !is_fresh {
@@ -283,7 +281,8 @@ impl Inner {
         }
         if before > 0 {
             let generation = self.generation;
-            self.jobs.retain(|_, entry| !matches!(entry, Entry::Recent(recent) if recent.generation < generation));
+            self.jobs
+                .retain(|_, entry| !matches!(entry, Entry::Recent(recent) if recent.generation < generation));
         }
         self.generation += 1;
         self.recent_bytes = [0, now];

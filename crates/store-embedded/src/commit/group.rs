@@ -134,6 +134,14 @@ impl Group {
         at
     }
 
+    /// The slot of a job the group may know already.
+    pub(super) fn find_or_add(&mut self, tag: JobTag, slot: impl FnOnce() -> Slot) -> usize {
+        *self.index.entry(tag).or_insert_with(|| {
+            self.slots.push(slot());
+            self.slots.len() - 1
+        })
+    }
+
     /// Makes the job of a slot what it is now.
     pub(super) fn put(&mut self, at: usize, next: Arc<Job>) {
         let Some(slot) = self.slots.get_mut(at) else { return };

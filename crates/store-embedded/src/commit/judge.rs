@@ -167,22 +167,21 @@ impl Committer {
         jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
     ) -> Result<Vec<usize>, Error> {
         let mut on_disk = Vec::new();
-        let tagged = jobs.clone().map(|(tenant, id)| (JobTag::new(tenant, id), (tenant, id)));
-        let mut slots: Vec<_> = tagged.clone().map(|(tag, _)| group.find(tag).unwrap_or(UNKNOWN)).collect();
-        let unknown = tagged.zip(&mut slots).filter(|(_, slot)| **slot == UNKNOWN);
-        let unknown = unknown.map(|((tag, whose), slot)| (tag, (tag, whose, slot)));
-        self.shared.view.look_up(unknown, |(tag, (tenant, id), slot), found| {
-            // Asked for twice in one go.
-            if let Some(known) = group.find(tag) {
-                *slot = known;
-                return;
-            }
-            let key = JobKey { id, tenant: tenant.clone() };
-            match found {
-                Known::UnderWay(under_way) => *slot = group.add(Slot::under_way(key, under_way)),
-                Known::Waiting(job) => *slot = group.add(Slot::stored(key, job)),
-                Known::Nothing => on_disk.push((key, slot)),
-            }
+        let mut slots = vec![UNKNOWN; jobs.clone().count()];
+        let wanted =
+            jobs.zip(&mut slots).map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot)));
+        self.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
+            let key = || JobKey { id, tenant: tenant.clone() };
+            *slot = match known {
+                Known::UnderWay(under_way) => {
+                    group.find_or_add(tag, || Slot::under_way(key(), under_way.clone()))
+                }
+                Known::Waiting(job) => group.find_or_add(tag, || Slot::stored(key(), Arc::clone(job))),
+                Known::Nothing => match group.find(tag) {
+                    Some(known) => known,
+                    None => return on_disk.push((key(), slot)),
+                },
+            };
         });
         let days = self.shared.days();
         for (key, slot) in on_disk {

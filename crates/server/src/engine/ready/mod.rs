@@ -106,8 +106,8 @@ const FAST_PICKS: usize = 256;
 const WINDOW_MS: i64 = 100;
 /// When a reader comes back that found no room, at least.
 const NO_ROOM_MS_MIN: i64 = 2;
-/// The same, at most.
-const NO_ROOM_MS_MAX: i64 = 50;
+/// When a reader comes back that found no room for jobs not yet due.
+const NO_ROOM_AHEAD_MS: i64 = 50;
 /// `scheme://host:port` of a target: what limits and lanes go by.
 pub(super) fn host_of(target: &Target) -> &str {
     let url: &str = &target.url;
@@ -117,10 +117,11 @@ pub(super) fn host_of(target: &Target) -> &str {
     url.get(..start + len).unwrap_or(url)
 }
 
-/// How long a lane takes for `count` jobs that moves `picked` in a window.
+/// How long a lane takes for `count` jobs that moves `picked` in a window; at most a window, after which it may be
+/// another number. What is read and then finds no room was read for nothing, so a reader waits for plenty.
 fn time_for(count: usize, picked: usize) -> i64 {
     let [count, picked] = [count, picked.max(1)].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-    (count.saturating_mul(WINDOW_MS) / picked).clamp(NO_ROOM_MS_MIN, NO_ROOM_MS_MAX)
+    (count.saturating_mul(WINDOW_MS) / picked).clamp(NO_ROOM_MS_MIN, WINDOW_MS)
 }
 
 impl Ready {
@@ -173,7 +174,7 @@ impl Ready {
             return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
-            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MAX };
+            return Offer::NoRoom { wait_ms: NO_ROOM_AHEAD_MS };
         }
         let bytes = job.size_bytes();
         self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
@@ -289,8 +290,6 @@ impl Ready {
         let full = self.is_full();
         let key = self.lot_key(&job);
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
-        // What is read and finds no room is read for nothing: room for as much as a read brings, or half a lot.
-        let worth = self.config.quantum.min(lot_max / 2);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         };
@@ -308,7 +307,7 @@ impl Ready {
         if !has_room {
             let picked = slot.picked_now.max(slot.picked_before);
             if may_wait && picked >= FAST_PICKS || refilling {
-                return Offer::NoRoom { wait_ms: time_for(worth, picked) };
+                return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
             }
             slot.overflows.insert(key, Overflow::starting_at(at));
             return Offer::Overflowed;
