@@ -103,7 +103,9 @@ impl Reader<'_> {
         let mut page = DuePage::default();
         let mut bytes = 0_usize;
         let mut last = due.after;
-        let mut decoder = Decoder::new(&due.tenant);
+        // Each page has a name of its own: the jobs of the next are read while those of this one are claimed.
+        let tenant = due.tenant.apart();
+        let mut decoder = Decoder::new(&tenant);
         self.walk(&start, &end, |parsed, value| {
             if parsed.at > due.until || page.jobs.len() >= due.count_max {
                 if self.is_under_way(&parsed, value)? {

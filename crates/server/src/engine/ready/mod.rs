@@ -30,8 +30,8 @@ pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
-use self::refill::Overflow;
 pub(super) use self::refill::{Lot, Refill};
+use self::refill::{LotKey, Overflow};
 use self::seats::Seats;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
@@ -288,7 +288,8 @@ impl Ready {
     fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
-        let key = self.lot_key(&job);
+        let made_up = self.made_up.has(&job);
+        let key = |job: &Job| LotKey { tenant: job.tenant.clone(), priority: job.spec.priority, made_up };
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
@@ -297,7 +298,7 @@ impl Ready {
         let at = job.status.due_at;
         if !refilling
             && !slot.overflows.is_empty()
-            && let Some(overflow) = slot.overflows.get_mut(&key)
+            && let Some(overflow) = slot.overflows.get_mut(&key(&job))
         {
             overflow.turn_away(at);
             return Offer::Overflowed;
@@ -309,7 +310,7 @@ impl Ready {
             if may_wait && picked >= FAST_PICKS || refilling {
                 return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
             }
-            slot.overflows.insert(key, Overflow::starting_at(at));
+            slot.overflows.insert(key(&job), Overflow::starting_at(at));
             return Offer::Overflowed;
         }
         let entry = Entry {

@@ -167,16 +167,17 @@ impl Scheduler {
             }
         };
         let mut news = ClaimNews::default();
+        let times = (now, self.shared.clock.monotonic_ms());
         let mut pairs = claim.picks.iter().zip(granted);
         if claim.takers.is_empty() {
-            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, now, &mut news)).collect();
+            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
             self.deliverer.deliver(running, &self.reports);
         } else {
             for (taker, count) in claim.takers {
                 let running: Vec<Arc<Job>> = pairs
                     .by_ref()
                     .take(count)
-                    .filter_map(|(pick, it)| self.started(pick, it, now, &mut news))
+                    .filter_map(|(pick, it)| self.started(pick, it, times, &mut news))
                     .collect();
                 self.hand_over(taker, count, running);
             }
@@ -191,7 +192,7 @@ impl Scheduler {
         &mut self,
         pick: &Job,
         granted: Granted,
-        now: Timestamp,
+        (now, monotonic_ms): (Timestamp, i64),
         news: &mut ClaimNews,
     ) -> Option<Arc<Job>> {
         match granted {
@@ -201,7 +202,7 @@ impl Scheduler {
             }
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 news.lags.note(pick, now.since_ms(expected_start(pick)));
-                self.leases.hold_new(&job, self.shared.clock.monotonic_ms());
+                self.leases.hold_new(&job, monotonic_ms);
                 return Some(job);
             }
             Granted::Running(job) => {
