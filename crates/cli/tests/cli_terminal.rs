@@ -113,6 +113,18 @@ fn on_a_terminal_a_watched_list_is_drawn_in_place() {
 }
 
 #[test]
+fn a_server_says_at_its_start_where_to_look_and_who_may() {
+    let data = tempfile::TempDir::new().unwrap();
+    let server = harness::Server::start(data.path());
+    let pages = format!("web pages at http://{0}/, the API's docs at http://{0}/docs", server.address);
+    let (code, said) = server.terminate();
+    assert_eq!(code, Some(0));
+    for part in [pages.as_str(), "no keys: open on loopback only"] {
+        assert!(said.iter().any(|line| line.contains(part)), "{part}: {said:#?}");
+    }
+}
+
+#[test]
 fn completions_and_the_manual_know_every_verb() {
     let folder = tempfile::TempDir::new().unwrap();
     for shell in ["bash", "zsh", "fish", "powershell"] {

@@ -42,7 +42,7 @@ fn told(value: &Value) -> String {
 /// What kind of value it is, with a link where it has a shape of its own.
 fn kind(schema: &Value) -> String {
     if let Some(name) = name_of(schema) {
-        return format!("[{name}](#{})", anchor(name));
+        return format!("[{name}](#{})", anchor(&heading(name)));
     }
     if let Some(values) = schema["enum"].as_array() {
         let values: Vec<String> =
@@ -75,20 +75,28 @@ fn kind(schema: &Value) -> String {
 fn bounds(schema: &Value) -> String {
     let mut parts = Vec::new();
     let names = [
-        ("minimum", "at least"),
-        ("exclusiveMinimum", "more than"),
-        ("maximum", "at most"),
-        ("maxLength", "characters at most"),
-        ("maxItems", "items at most"),
-        ("default", "default"),
+        ("minimum", "at least", ""),
+        ("exclusiveMinimum", "more than", ""),
+        ("maximum", "at most", ""),
+        ("maxLength", "at most", " characters"),
+        ("maxItems", "at most", " items"),
+        ("default", "default", ""),
     ];
-    for (key, words) in names {
+    for (key, before, after) in names {
         if !schema[key].is_null() {
             let value = schema[key].to_string();
-            parts.push(format!("{words} `{}`", value.trim_matches('"')));
+            parts.push(format!("{before} `{}`{after}", value.trim_matches('"')));
         }
     }
-    parts.join(", ")
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("({})", parts.join(", "))
+}
+
+/// Of a shape; apart from those of the sections written by hand, some of which have its name.
+fn heading(shape: &str) -> String {
+    format!("{shape} (shape)")
 }
 
 /// As forges make it of a heading.
@@ -142,12 +150,13 @@ fn operation(page: &mut String, document: &Value, heading: &str, operation: &Val
         writeln!(page, "| {status} | {} | {} |", body_of(&response["content"]), told(response)).unwrap();
     }
     if !problems.is_empty() {
-        writeln!(page, "| {} | [Problem](#problem) | [errors.md](errors.md) |", problems.join(", ")).unwrap();
+        writeln!(page, "| {} | [Problem](#problem-shape) | [errors.md](errors.md) |", problems.join(", "))
+            .unwrap();
     }
 }
 
 fn shape(page: &mut String, name: &str, schema: &Value) {
-    writeln!(page, "\n#### {name}\n").unwrap();
+    writeln!(page, "\n#### {}\n", heading(name)).unwrap();
     if !told(schema).is_empty() {
         writeln!(page, "{}\n", told(schema)).unwrap();
     }
@@ -158,7 +167,7 @@ fn shape(page: &mut String, name: &str, schema: &Value) {
         let such =
             if examples.is_empty() { String::new() } else { format!(", such as {}", examples.join(", ")) };
         let more = bounds(schema);
-        let more = if more.is_empty() { more } else { format!("; {more}") };
+        let more = if more.is_empty() { more } else { format!(" {more}") };
         writeln!(page, "{}{such}{more}", kind(schema)).unwrap();
         return;
     };

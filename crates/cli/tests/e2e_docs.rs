@@ -154,9 +154,7 @@ fn reads_as_it_should(block: &Block, folder: &Path) {
             let mut serve = Command::new(TIDEWHEEL);
             serve.args(["serve", "--listen", "nowhere", "--config"]).arg(&file).env_clear();
             let told = String::from_utf8(serve.output().unwrap().stderr).unwrap();
-            let others = told.lines().filter(|line| line.contains("--") || line.contains("fault"));
-            let others: Vec<_> = others.filter(|line| !line.contains("--listen")).collect();
-            assert!(told.contains("--listen") && others.is_empty(), "{place}: {told}");
+            assert!(told.contains("has one fault") && told.contains("--listen"), "{place}: {told}");
         }
         "python" => {
             let parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
