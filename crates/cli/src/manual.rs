@@ -68,7 +68,10 @@ fn pages(verb: &Command, folder: &Path) -> io::Result<usize> {
     let mut count = 1;
     let title = verb.get_display_name().unwrap_or_else(|| verb.get_name()).to_owned();
     let mut page = Vec::new();
-    clap_mangen::Man::new(verb.clone()).title(title.to_uppercase()).render(&mut page)?;
+    let source = concat!("tidewheel ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(verb.clone()).title(title.to_uppercase()).source(source).render(&mut page)?;
+    // What stands below the flags is the examples, and what must be known to understand them.
+    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", ".SH NOTES AND EXAMPLES\n");
     fs::write(folder.join(format!("{title}.1")), page)?;
     for below in verb.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
         count += pages(below, folder)?;

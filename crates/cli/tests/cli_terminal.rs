@@ -141,7 +141,7 @@ fn completions_and_the_manual_know_every_verb() {
     for (page, parts) in [
         ("tidewheel.1", &["tidewheel\\-job", "Examples:", "Exit codes"][..]),
         ("tidewheel-job-submit.1", &["\\-\\-idempotency\\-key", "Examples:", "generate\\-jobs"]),
-        ("tidewheel-top.1", &["\\-\\-interval", "Examples:"]),
+        ("tidewheel-top.1", &["\\-\\-interval", ".SH NOTES AND EXAMPLES", "Examples:"]),
         ("tidewheel-schedule-backfill.1", &["\\-\\-rate"]),
     ] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();

@@ -202,6 +202,15 @@ fn every_page_is_in_the_index() {
 }
 
 #[test]
+fn the_picture_of_top_is_the_golden_one() {
+    let golden = "crates/cli/src/top/snapshots/tidewheel__top__draw__tests__top_80x24.snap";
+    let golden = fs::read_to_string(root().join(golden)).unwrap();
+    let picture = golden.splitn(3, "---\n").nth(2).unwrap();
+    let shown = blocks(&root().join("docs/command-line.md"));
+    assert!(shown.iter().any(|block| block.text == picture), "docs/command-line.md shows something else");
+}
+
+#[test]
 fn a_page_that_does_not_tell_the_truth_is_found_out() {
     assert!(agrees("job_01M7EPTYPCA8ASPMREFWWW29FG  dead", "job_01M7EPTYPCA8ASPMREFWWW29FH dead", false));
     assert!(agrees(

@@ -70,7 +70,7 @@ fn busy() -> Answers {
         metrics: Metrics::read(METRICS),
         counts: BTreeMap::from([
             ("acme".to_owned(), counts(1_234_550, 17)),
-            ("tiny\u{1b}[2J".to_owned(), counts(0, 0)),
+            ("tiny".to_owned(), counts(0, 0)),
         ]),
         uncounted: 0,
         absent: Vec::new(),
@@ -116,6 +116,18 @@ fn a_key_that_sees_little_is_told_what_is_missing() {
 fn a_server_that_just_started_has_dashes() {
     let answers = Answers { url: "http://a".to_owned(), own: "default".to_owned(), ..Answers::default() };
     insta::assert_snapshot!("top_new", drawn(&frame(answers), 80, 23));
+}
+
+#[test]
+fn a_hostile_name_cannot_steer_the_terminal() {
+    let hostile = "a\u{1b}[2J\rb";
+    let mut answers = busy();
+    answers.own = hostile.to_owned();
+    answers.cluster.nodes.iter_mut().for_each(|node| node.id = hostile.to_owned());
+    answers.workers.items.iter_mut().for_each(|worker| worker.name = hostile.to_owned());
+    answers.overview.lanes.iter_mut().for_each(|lane| lane.name = hostile.to_owned());
+    let text = drawn(&frame(answers), 80, 50);
+    assert!(text.contains("a\u{fffd}[2J\u{fffd}b") && !text.contains(['\u{1b}', '\r']), "{text}");
 }
 
 #[test]
