@@ -67,7 +67,7 @@ fn kind(schema: &Value) -> String {
         Value::Array(names) => {
             names.iter().filter_map(Value::as_str).map(one).collect::<Vec<_>>().join(" or ")
         }
-        _ => "anything".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => "anything".to_owned(),
     }
 }
 
