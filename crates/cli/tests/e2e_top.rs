@@ -34,11 +34,13 @@ fn on_a_terminal_it_shows_the_backlog_and_leaves_it_as_it_was() {
         command.env("TIDEWHEEL_URL", server.url()).env("TERM", "xterm-256color");
         let mut terminal = Terminal::start(&mut command, 80, 24);
         until("the backlog to be drawn", || {
+            // The last line is drawn last: what stands above it is whole.
             let text = terminal.text();
+            text.contains("q leave").then_some(())?;
             let row = text.lines().find(|line| line.starts_with("reports "))?;
             let words: Vec<&str> = row.split_whitespace().collect();
             assert_eq!((words[0], words[1], words[4]), ("reports", "3", "no_worker"), "{row}");
-            text.contains("q leave").then_some(())
+            Some(())
         });
         assert!(!terminal.is_as_it_was(), "it was taken, or keys would need Enter");
         assert!(terminal.text().lines().all(|line| line.chars().count() <= 80), "{}", terminal.text());
