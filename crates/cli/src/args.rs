@@ -9,10 +9,12 @@ use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
 use crate::key::KeyVerb;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
 use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
 use crate::tenant::TenantVerb;
+use crate::top::TopArgs;
 use crate::worker::WorkerVerb;
 
 const EXAMPLES: &str = "\
@@ -23,6 +25,7 @@ Examples:
   tidewheel schedule create --cron '0 9 * * MON-FRI' --timezone America/New_York --queue reports
   tidewheel worker run --queue mail -- ./send-mail.sh
   tidewheel dlq replay --type send-email --rate 10
+  tidewheel top
 
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 server unreachable.";
 
@@ -101,6 +104,8 @@ pub(crate) enum Verb {
     /// Looks at the cluster: nodes, shards, the tz database
     #[command(subcommand)]
     Cluster(ClusterVerb),
+    /// Shows how a server is, live: lag, rates, what waits by tenant and by queue, workers, nodes
+    Top(TopArgs),
     /// Brings a PostgreSQL database to the schema of this program
     Migrate(MigrateArgs),
     /// Makes schedules of what recurs elsewhere
@@ -108,6 +113,10 @@ pub(crate) enum Verb {
     Import(ImportVerb),
     /// Measures how fast a server is
     Bench(BenchArgs),
+    /// Prints what a shell needs to complete verbs and flags
+    Completions(CompletionsArgs),
+    /// Writes manual pages to a folder
+    Man(ManArgs),
     /// A worker of the benchmark, in a process of its own
     #[command(hide = true)]
     BenchWorker(BenchWorkerArgs),
@@ -121,6 +130,60 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// Every verb that is shown, with the words that lead to it.
+    fn verbs(of: &clap::Command, path: &str, all: &mut Vec<(String, String)>) {
+        let help = of.get_after_help().map(ToString::to_string).unwrap_or_default();
+        all.push((path.to_owned(), help));
+        for verb in of.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            verbs(verb, &format!("{path} {}", verb.get_name()), all);
+        }
+    }
+
+    fn examples(help: &str) -> Vec<String> {
+        let after = help.split_once("Examples:\n").map(|(_, after)| after).unwrap_or_default();
+        let after = after.split("\n\n").next().unwrap_or_default().replace("\\\n", " ");
+        after.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// What the shell hands over: words, single quotes around those with spaces.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (index, part) in line.split('\'').enumerate() {
+            if index % 2 == 1 {
+                words.push(part.to_owned());
+            } else {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_verb_shows_an_example_of_itself() {
+        let mut all = Vec::new();
+        verbs(&Cli::command(), "tidewheel", &mut all);
+        assert!(all.len() > 40);
+        for (path, help) in all {
+            let own = examples(&help).iter().any(|line| line.contains(&path));
+            assert!(own, "{path} has no example:\n{help}");
+        }
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut all = Vec::new();
+        verbs(&Cli::command(), "tidewheel", &mut all);
+        for line in all.iter().flat_map(|(_, help)| examples(help)) {
+            // Of a line of several commands, the one that is ours.
+            let command =
+                line.split(" | ").flat_map(|part| part.split(" && ")).find(|c| c.starts_with("tidewheel "));
+            let command = command.unwrap_or_else(|| panic!("{line} runs no tidewheel"));
+            let command = command.split(" >").next().unwrap();
+            let parsed = Cli::try_parse_from(words(command));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
     }
 
     #[test]

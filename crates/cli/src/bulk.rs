@@ -11,6 +11,7 @@ use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::json;
+use crate::progress::Progress;
 
 /// Refusals of a filtered bulk verb that are told one by one.
 const REFUSALS_TOLD_MAX: usize = 20;
@@ -92,12 +93,37 @@ impl Totals {
 }
 
 /// Makes the calls of a filtered bulk verb, one step after the other and each once, until the server has no more.
-/// `step` gets the cursor and how many jobs were done before.
+/// `step` gets the cursor and how many jobs were done before; `count` asks how many there are to do.
 pub(crate) async fn all(
     client: &Client,
+    count: Call,
     step: impl Fn(Option<&str>, u64) -> Call,
     link: &Link,
 ) -> Result<(), Failure> {
+    let bar = Progress::new("jobs", length(client, count).await);
+    let result = steps(client, step, &bar, link).await;
+    bar.clear();
+    let totals = result?;
+    totals.print(link)?;
+    if totals.refused() == 0 { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// How many jobs there are to do, where somebody watches. It only tells how much longer it takes: without an answer, or
+/// if there are too many to count, that is not told.
+async fn length(client: &Client, count: Call) -> Option<u64> {
+    if Progress::is_hidden() {
+        return None;
+    }
+    let answer: Document = client.send(&count).await.ok()?.json().ok()?;
+    answer.count("count").filter(|_| answer.text("complete").as_deref() == Some("true"))
+}
+
+async fn steps(
+    client: &Client,
+    step: impl Fn(Option<&str>, u64) -> Call,
+    bar: &Progress,
+    link: &Link,
+) -> Result<Totals, Failure> {
     let mut totals = Totals::default();
     let mut done = 0;
     let mut told = 0;
@@ -106,6 +132,7 @@ pub(crate) async fn all(
         let answer: Document = client.send(&once(step(cursor.as_deref(), done))).await?.json()?;
         let [count, refused] = ["count", "refused"].map(|name| answer.count(name).unwrap_or_default());
         done += count + refused;
+        bar.reach(done, done);
         totals.add(&answer);
         for (id, why) in refusals(&answer) {
             if told < REFUSALS_TOLD_MAX {
@@ -115,8 +142,7 @@ pub(crate) async fn all(
         }
         let next = answer.text("next_cursor");
         if next.is_none() || next == cursor {
-            totals.print(link)?;
-            return if totals.refused() == 0 { Ok(()) } else { Err(Failure::Said) };
+            return Ok(totals);
         }
         cursor = next;
     }

@@ -1,20 +1,27 @@
 //! `tidewheel cluster`: the nodes, and what they have in common.
 
 use clap::{Args, Subcommand};
-use tidewheel_api::client::Call;
+use tidewheel_api::client::{Call, Client};
 
 use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
-use crate::out::{Column, Rows};
+use crate::out::{Column, Out, Rows};
+use crate::watch::{self, WatchArgs};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
   tidewheel cluster status
+  tidewheel cluster status --watch=5s
   tidewheel cluster status -o json";
+
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel cluster status";
 
 /// What to ask of a cluster.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum ClusterVerb {
     /// Shows the nodes, their shards, how far behind they are, and the tz database they go by
     Status(StatusArgs),
@@ -23,35 +30,41 @@ pub(crate) enum ClusterVerb {
 /// The flags of `cluster status`.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
-pub(crate) struct StatusArgs {}
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    watch: WatchArgs,
+}
 
 const COLUMNS: &[Column] = &[
     Column::whole("NODE", 5),
     Column::whole("VERSION", 7),
     Column::whole("STATE", 8),
-    Column::whole("STARTED AT", 24),
+    Column::whole("STARTED AT", 24).or_none(2),
     Column::whole("SHARDS", 6),
-    Column::whole("EPOCH", 5),
+    Column::whole("EPOCH", 5).or_none(1),
     Column::whole("LAG", 6),
-    Column::text("TZ DATABASE"),
+    Column::text("TZ DATABASE").or_none(3),
 ];
 
 /// Does it.
 pub(crate) async fn run(verb: ClusterVerb, link: Link) -> Result<(), Failure> {
     match verb {
-        ClusterVerb::Status(StatusArgs {}) => status(&link).await,
+        ClusterVerb::Status(args) => {
+            let client = link.client()?;
+            watch::repeat(args.watch, link.out, |out| status(&client, out)).await
+        }
     }
 }
 
-async fn status(link: &Link) -> Result<(), Failure> {
-    let answer = link.client()?.send(&Call::get(&["cluster"])).await?;
-    if link.out.is_json() {
-        return Ok(link.out.json(&answer.body)?);
+async fn status(client: &Client, out: Out) -> Result<(), Failure> {
+    let answer = client.send(&Call::get(&["cluster"])).await?;
+    if out.is_json() {
+        return Ok(out.json(&answer.body)?);
     }
     let cluster: Document = answer.json()?;
     let nodes = cluster.list("nodes").unwrap_or_default();
-    link.out.table(COLUMNS, Rows { rows: nodes.iter().map(row).collect(), titled: true })?;
-    link.out.note(&format!(
+    out.table(COLUMNS, Rows { rows: nodes.iter().map(row).collect(), titled: true })?;
+    out.note(&format!(
         "{} shards in the {} store",
         cluster.text("shards").unwrap_or_default(),
         cluster.text("store").unwrap_or_default()

@@ -12,11 +12,13 @@ use crate::job::{StartArgs, attempts, print_job};
 use crate::out::{Column, excerpt};
 use crate::pages::{self, Layout, PageArgs};
 use crate::submission::{Body, payload};
+use crate::watch::{self, WatchArgs};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
   tidewheel dlq list
   tidewheel dlq list --type send-email --from 2026-12-01T00:00:00Z
+  tidewheel dlq list --watch=10s
   tidewheel dlq list --all -o json";
 
 const SHOW_EXAMPLES: &str = "\
@@ -47,8 +49,14 @@ Examples:
   tidewheel dlq discard --type send-email --to 2026-12-01T00:00:00Z
   tidewheel dlq discard --all";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel dlq list
+  tidewheel dlq replay --type send-email --rate 10";
+
 /// What to do with dead letters.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum DlqVerb {
     /// Lists dead letters, latest first
     List(ListArgs),
@@ -77,6 +85,8 @@ pub(crate) struct ShowArgs {
     /// The job's id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Which dead letters are meant: these, those that match, or all.
@@ -127,9 +137,9 @@ pub(crate) struct DiscardArgs {
 const LAYOUT: Layout = Layout {
     columns: &[
         Column::whole("ID", 30),
-        Column::whole("FINISHED AT", 24),
-        Column::whole("ATTEMPT", 7),
-        Column::text("TYPE"),
+        Column::whole("FINISHED AT", 24).or_none(2),
+        Column::whole("ATTEMPT", 7).or_none(3),
+        Column::text("TYPE").or_none(1),
         Column::text("LAST ERROR"),
     ],
     row,
@@ -154,16 +164,20 @@ pub(crate) async fn run(verb: DlqVerb, link: Link) -> Result<(), Failure> {
 }
 
 async fn show(args: ShowArgs, link: &Link) -> Result<(), Failure> {
-    let client = link.client()?;
-    let job = client.send(&Call::get(&["jobs", &args.id])).await?;
-    let state = job.json::<Document>()?.text("state").unwrap_or_default();
-    if state != "dead" {
-        return Err(Failure::Refused(format!(
-            "{} is {state}, so it is no dead letter; `tidewheel job get` shows it",
-            args.id
-        )));
-    }
-    print_job(&job, &args.id, &client, link.out).await
+    let (client, id) = (link.client()?, args.id.as_str());
+    let show = |out| {
+        let client = &client;
+        async move {
+            let job = client.send(&Call::get(&["jobs", id])).await?;
+            let state = job.json::<Document>()?.text("state").unwrap_or_default();
+            if state != "dead" {
+                let hint = "so it is no dead letter; `tidewheel job get` shows it";
+                return Err(Failure::Refused(format!("{id} is {state}, {hint}")));
+            }
+            print_job(&job, id, client, out).await
+        }
+    };
+    watch::repeat(args.watch, link.out, show).await
 }
 
 async fn replay(args: ReplayArgs, link: &Link) -> Result<(), Failure> {
@@ -176,7 +190,7 @@ async fn replay(args: ReplayArgs, link: &Link) -> Result<(), Failure> {
             start.add_to(&mut body, done);
             Call::post(&["dead-letters", "replay"]).json(body.finish())
         };
-        return bulk::all(&link.client()?, step, link).await;
+        return bulk::all(&link.client()?, count_of(&which), step, link).await;
     }
     let payload = argument.as_deref().map(payload).transpose()?;
     let call = |id: &str| {
@@ -206,7 +220,12 @@ async fn discard(args: DiscardArgs, link: &Link) -> Result<(), Failure> {
         }
         call
     };
-    bulk::all(&link.client()?, step, link).await
+    bulk::all(&link.client()?, count_of(&which), step, link).await
+}
+
+/// Asks how many dead letters are meant.
+fn count_of(which: &WhichArgs) -> Call {
+    which.filter.query(Call::get(&["jobs", "count"]).query("state", "dead"))
 }
 
 #[cfg(test)]

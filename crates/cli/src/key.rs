@@ -28,8 +28,14 @@ const REVOKE_EXAMPLES: &str = "\
 Examples:
   tidewheel key revoke key_00f1a2b3c4d5e6f7";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel key create --role producer --tenant acme > acme.key
+  tidewheel key list";
+
 /// What to do with keys.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum KeyVerb {
     /// Makes a key and prints it, this once
     Create(CreateArgs),
@@ -83,7 +89,7 @@ const COLUMNS: Layout = Layout {
         Column::whole("ID", 20),
         Column::whole("TENANT", 6),
         Column::whole("ROLES", 5),
-        Column::whole("LAST USED AT", 24),
+        Column::whole("LAST USED AT", 24).or_none(1),
         Column::whole("EXPIRES AT", 24),
         Column::text("NAME"),
     ],

@@ -6,12 +6,15 @@
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
 //! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
+//! | [`top`] | how a server is, live |
 //! | [`worker`] | running a command per job |
 //! | [`mod@bench`] | measuring a server |
 //! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
 //! | [`connect`] | from flags to a client of the API |
 //! | [`document`], [`json`] | answers of the server, kept as they came |
-//! | [`out`] | the one door to stdout and stderr: tables, JSON, colours |
+//! | [`out`], [`fit`] | the one door to stdout and stderr: tables that fit, JSON, colours |
+//! | [`watch`], [`progress`] | looking again and again; bars for what takes long |
+//! | [`manual`] | completions and man pages |
 //! | [`failure`] | what went wrong, in words and as an exit code |
 
 mod args;
@@ -24,17 +27,22 @@ mod dlq;
 mod document;
 mod failure;
 mod filter;
+mod fit;
 mod import;
 mod job;
 mod json;
 mod key;
+mod manual;
 mod migrate;
 mod out;
 mod pages;
+mod progress;
 mod schedule;
 mod serve;
 mod submission;
 mod tenant;
+mod top;
+mod watch;
 mod worker;
 
 use std::process::ExitCode;
@@ -75,6 +83,8 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
                 .block_on(bench::run_worker(args, url))
                 .map_err(Failure::Server)
         }
+        Verb::Completions(args) => manual::completions(&args, out),
+        Verb::Man(args) => manual::man(&args, out),
         Verb::Job(verb) => {
             runtime(Builder::new_current_thread())?.block_on(job::run(verb, Link::new(cli.globals, out)))
         }
@@ -95,6 +105,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Key(verb) => {
             runtime(Builder::new_current_thread())?.block_on(key::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Top(args) => {
+            runtime(Builder::new_current_thread())?.block_on(top::run(args, Link::new(cli.globals, out)))
         }
         Verb::Cluster(verb) => {
             runtime(Builder::new_current_thread())?.block_on(cluster::run(verb, Link::new(cli.globals, out)))

@@ -2,6 +2,7 @@
 //! terminals, and no colours with `NO_COLOR`.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
 use owo_colors::{OwoColorize, Stream};
@@ -9,6 +10,7 @@ use tidewheel_core::job::State;
 
 use crate::args::Format;
 use crate::document::{Document, text_of};
+use crate::fit::{self, Fit};
 use crate::json;
 
 /// The column whose cells are coloured like the state they name.
@@ -22,27 +24,53 @@ const ABSENT: &str = "-";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Out {
     format: Format,
+    /// Where it goes instead of stdout.
+    frame: Option<Frame>,
+}
+
+/// What is gathered, to be drawn at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame(&'static Mutex<String>);
+
+impl Frame {
+    /// What was gathered since the last time.
+    pub(crate) fn take(self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(self, text: &str) {
+        let mut frame = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        frame.push_str(text);
+        frame.push('\n');
+    }
 }
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
-    title: &'static str,
+    pub(crate) title: &'static str,
     /// Cells are filled up to this, so that the pages of one list stand in line.
-    chars_min: usize,
+    pub(crate) chars_min: usize,
     /// Whether it may be cut short when the terminal is narrow.
-    may_shrink: bool,
+    pub(crate) may_shrink: bool,
+    /// Whether it may be left out then, the highest first; 0 stays.
+    pub(crate) rank: u8,
 }
 
 impl Column {
     /// A column that stays whole: ids, states, times, numbers.
     pub(crate) const fn whole(title: &'static str, chars_min: usize) -> Self {
-        Self { title, chars_min, may_shrink: false }
+        Self { title, chars_min, may_shrink: false, rank: 0 }
     }
 
     /// A column of running text.
     pub(crate) const fn text(title: &'static str) -> Self {
-        Self { title, chars_min: 0, may_shrink: true }
+        Self { title, chars_min: 0, may_shrink: true, rank: 0 }
+    }
+
+    /// The same, left out where there is no room; those of the highest rank first.
+    pub(crate) const fn or_none(self, rank: u8) -> Self {
+        Self { rank, ..self }
     }
 }
 
@@ -58,7 +86,14 @@ pub(crate) struct Rows {
 impl Out {
     /// Prints in that format.
     pub(crate) const fn new(format: Format) -> Self {
-        Self { format }
+        Self { format, frame: None }
+    }
+
+    /// The same, but gathered into a frame.
+    pub(crate) fn framed(self) -> (Self, Frame) {
+        // One for the whole run of the program, so that this can be copied about like any other.
+        let frame = Frame(Box::leak(Box::default()));
+        (Self { frame: Some(frame), ..self }, frame)
     }
 
     /// Whether programs read the output.
@@ -68,6 +103,10 @@ impl Out {
 
     /// A line of data.
     pub(crate) fn line(self, text: &str) -> io::Result<()> {
+        if let Some(frame) = self.frame {
+            frame.add(text);
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{text}")?;
         stdout.flush()
@@ -75,6 +114,13 @@ impl Out {
 
     /// A line that is not data: progress, advice.
     pub(crate) fn note(self, text: &str) {
+        if let Some(frame) = self.frame {
+            // On a screen that is drawn over, it must be part of the picture; programs want data alone.
+            if !self.is_json() {
+                frame.add(&printable(text));
+            }
+            return;
+        }
         // Without a stderr there is nobody left to tell.
         drop(writeln!(io::stderr().lock(), "{}", printable(text)));
     }
@@ -118,21 +164,31 @@ impl Out {
 
     /// Rows under titles, a line each; what the terminal has no room for is cut off.
     pub(crate) fn table(self, columns: &[Column], rows: Rows) -> io::Result<()> {
+        let cell = |value: Option<String>| printable(value.as_deref().unwrap_or(ABSENT)).replace('\n', " ");
+        let mut cells: Vec<Vec<String>> =
+            rows.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
+        let Fit { shown, short_times } = fit::fit(columns, &cells, terminal_columns());
+        if short_times {
+            cells.iter_mut().flatten().for_each(fit::shorten_time);
+        }
+        let chosen = || columns.iter().enumerate().filter(|(index, _)| shown.contains(index));
         let mut table = bare_table();
         if rows.titled {
-            table.set_header(columns.iter().map(|column| Cell::new(column.title)));
+            table.set_header(chosen().map(|(_, column)| Cell::new(column.title)));
         }
-        for row in rows.rows {
-            let cells = columns.iter().zip(row).map(|(column, value)| {
-                let text = printable(value.as_deref().unwrap_or(ABSENT)).replace('\n', " ");
-                let cell = Cell::new(format!("{text:<width$}", width = column.chars_min));
-                if column.title == STATE_COLUMN { in_color_of(cell, &text) } else { cell }
-            });
-            let mut row = Row::from(cells);
+        for row in &cells {
+            let drawn = chosen().filter_map(|(index, column)| Some((column, row.get(index)?))).map(
+                |(column, text)| {
+                    let width = if short_times { 0 } else { column.chars_min };
+                    let cell = Cell::new(format!("{text:<width$}"));
+                    if column.title == STATE_COLUMN { in_color_of(cell, text) } else { cell }
+                },
+            );
+            let mut row = Row::from(drawn);
             row.max_height(1);
             table.add_row(row);
         }
-        for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
+        for ((_, column), drawn) in chosen().zip(table.column_iter_mut()) {
             if !column.may_shrink {
                 drawn.set_constraint(ColumnConstraint::ContentWidth);
             }
@@ -170,6 +226,13 @@ fn bare_table() -> Table {
     table
 }
 
+/// How wide the terminal is, if stdout is one.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let is_terminal = io::stdout().is_terminal();
+    let (columns, _) = is_terminal.then(crossterm::terminal::size)?.ok()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
 /// The cell in the colour of that state.
 fn in_color_of(cell: Cell, state: &str) -> Cell {
     match state_color(state) {
@@ -178,18 +241,26 @@ fn in_color_of(cell: Cell, state: &str) -> Cell {
     }
 }
 
-fn colours_wanted() -> bool {
+/// Whether stdout shows colours, and they are wanted there.
+pub(crate) fn colours_wanted() -> bool {
     // The same test that stands before every other coloured text.
     !"".if_supports_color(Stream::Stdout, |text| text.red()).to_string().is_empty()
 }
 
 fn state_color(name: &str) -> Option<Color> {
-    match State::from_name(name)? {
-        State::Succeeded => Some(Color::Green),
-        State::Dead | State::Expired => Some(Color::Red),
-        State::Retrying => Some(Color::Yellow),
-        State::Running => Some(Color::Cyan),
-        State::Scheduled | State::Cancelled | State::Skipped => None,
+    match State::from_name(name) {
+        Some(State::Succeeded) => Some(Color::Green),
+        Some(State::Dead | State::Expired) => Some(Color::Red),
+        Some(State::Retrying) => Some(Color::Yellow),
+        Some(State::Running) => Some(Color::Cyan),
+        Some(State::Scheduled | State::Cancelled | State::Skipped) => None,
+        // Of attempts, schedules and nodes.
+        None => match name {
+            "failed" | "timed_out" | "lease_expired" | "lost" | "silent" => Some(Color::Red),
+            "paused" | "draining" => Some(Color::Yellow),
+            "active" | "serving" => Some(Color::Green),
+            _ => None,
+        },
     }
 }
 

@@ -10,6 +10,7 @@ use crate::document::Document;
 use crate::failure::Failure;
 use crate::json;
 use crate::out::{Column, Out, Rows};
+use crate::watch::{self, WatchArgs};
 
 /// How much of a list is wanted.
 #[derive(Debug, Clone, Args)]
@@ -24,6 +25,8 @@ pub(crate) struct PageArgs {
     /// Goes on where an earlier list ended
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// A page, as sent.
@@ -41,10 +44,21 @@ pub(crate) struct Layout {
     pub(crate) row: fn(&Document) -> Vec<Option<String>>,
 }
 
-/// Prints what `call` lists, asking for as many pages as it takes. Nothing is kept but the page at hand.
+/// Prints what `call` lists, again and again if it is to be watched.
 pub(crate) async fn print(
     client: &Client,
     call: impl Fn() -> Call,
+    args: &PageArgs,
+    layout: &Layout,
+    out: Out,
+) -> Result<(), Failure> {
+    watch::repeat(args.watch, out, |out| list(client, &call, args, layout, out)).await
+}
+
+/// Prints what `call` lists, asking for as many pages as it takes. Nothing is kept but the page at hand.
+async fn list(
+    client: &Client,
+    call: &impl Fn() -> Call,
     args: &PageArgs,
     layout: &Layout,
     out: Out,

@@ -10,6 +10,7 @@ use crate::document::Document;
 use crate::failure::Failure;
 use crate::out::Column;
 use crate::pages::{self, Layout, PageArgs};
+use crate::watch::{self, WatchArgs};
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -28,8 +29,14 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   tidewheel tenant list";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel tenant list
+  tidewheel tenant set acme --weight 3 --submit-rate 100";
+
 /// What to do with tenants.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum TenantVerb {
     /// Shows a tenant's weight and limits
     Get(GetArgs),
@@ -46,6 +53,8 @@ pub(crate) struct GetArgs {
     /// The tenant
     #[arg(value_name = "NAME")]
     name: String,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// The flags of `tenant set`.
@@ -116,9 +125,9 @@ const COLUMNS: Layout = Layout {
         Column::whole("BURST", 5),
         Column::whole("WAITING", 7),
         Column::whole("CONCURRENCY", 11),
-        Column::whole("SCHEDULES", 9),
-        Column::whole("INTERVAL", 8),
-        Column::text("PAYLOAD"),
+        Column::whole("SCHEDULES", 9).or_none(1),
+        Column::whole("INTERVAL", 8).or_none(2),
+        Column::text("PAYLOAD").or_none(3),
     ],
     row,
 };
@@ -134,8 +143,7 @@ pub(crate) async fn run(verb: TenantVerb, link: Link) -> Result<(), Failure> {
     let client = link.client()?;
     match verb {
         TenantVerb::Get(args) => {
-            let tenant = client.send(&Call::get(&["tenants", &args.name])).await?;
-            Ok(link.out.document(&tenant.body)?)
+            watch::document(args.watch, &link, || Call::get(&["tenants", &args.name])).await
         }
         TenantVerb::Set(args) => {
             let path = ["tenants", args.name.as_str()];

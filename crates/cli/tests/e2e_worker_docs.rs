@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use harness::{Server, TIDEWHEEL, signal};
 use tempfile::TempDir;
 
+/// How the page marks the commands that are run here.
+const COMMANDS: &str = "sh run-by=e2e_worker_docs";
+
 fn blocks(language: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let page = std::fs::read_to_string(root.join("docs/workers.md")).unwrap();
@@ -68,15 +71,15 @@ fn runs_as_written(commands: &str, output: &str) {
 
 #[test]
 fn a_command_per_job_as_the_page_shows_it() {
-    runs_as_written(&blocks("sh")[0], &blocks("text")[0]);
+    runs_as_written(&blocks(COMMANDS)[0], &blocks("text")[0]);
 }
 
 #[test]
 fn a_crontab_moves_as_the_page_shows_it() {
-    runs_as_written(&blocks("sh")[1], &blocks("text")[1]);
+    runs_as_written(&blocks(COMMANDS)[1], &blocks("text")[1]);
 }
 
 #[test]
 fn a_worker_in_rust_as_the_page_shows_it() {
-    runs_as_written(&blocks("sh")[2], &blocks("text")[2]);
+    runs_as_written(&blocks(COMMANDS)[2], &blocks("text")[2]);
 }

@@ -19,7 +19,17 @@ impl Call {
     /// A call of `/v1/` and these segments, each escaped as needed.
     #[must_use]
     pub fn new(method: Method, segments: &[&str]) -> Self {
-        let mut path = String::from("/v1");
+        Self::under("/v1", method, segments)
+    }
+
+    /// Reads what is outside `/v1`, such as `/metrics`.
+    #[must_use]
+    pub fn get_outside(segments: &[&str]) -> Self {
+        Self::under("", Method::GET, segments)
+    }
+
+    fn under(root: &str, method: Method, segments: &[&str]) -> Self {
+        let mut path = String::from(root);
         for segment in segments {
             path.push('/');
             escape(segment, &mut path);

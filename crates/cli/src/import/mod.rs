@@ -9,8 +9,13 @@ use clap::Subcommand;
 use crate::connect::Link;
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel import crontab jobs.cron --timezone America/New_York --queue commands";
+
 /// What to import.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum ImportVerb {
     /// Makes a schedule of each entry of a crontab
     Crontab(run::CrontabArgs),

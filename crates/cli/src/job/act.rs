@@ -113,7 +113,8 @@ pub(crate) async fn cancel(args: BulkArgs, link: &Link) -> Result<(), Failure> {
         let body = filtered(&args.filter, cursor);
         Call::post(&["jobs", "cancel"]).json(body.finish())
     };
-    bulk::all(&link.client()?, step, link).await
+    let count = args.filter.query(Call::get(&["jobs", "count"]));
+    bulk::all(&link.client()?, count, step, link).await
 }
 
 /// Runs waiting jobs now.
@@ -137,7 +138,8 @@ pub(crate) async fn retry(args: RetryArgs, link: &Link) -> Result<(), Failure> {
         start.add_to(&mut body, done);
         Call::post(&["jobs", "retry"]).json(body.finish())
     };
-    bulk::all(&link.client()?, step, link).await
+    let count = which.filter.query(Call::get(&["jobs", "count"]));
+    bulk::all(&link.client()?, count, step, link).await
 }
 
 fn filtered(filter: &FilterArgs, cursor: Option<&str>) -> Body {

@@ -5,19 +5,17 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::HumanCount;
 use serde::Deserialize;
 use tidewheel_api::client::{Answer, Call, Client, Error, Patience, Problem};
 
 use super::lines::{Batch, Batches, LineFault};
 use crate::connect::Link;
 use crate::failure::Failure;
+use crate::progress::{Progress, rate};
 
 const RUN_NAME_CHARS_MAX: usize = 64;
 const READ_BUFFER_BYTES: usize = 256 * 1_024;
-const BAR_REDRAW: Duration = Duration::from_millis(100);
-const BAR: &str = "{bar:30} {percent:>3}%  {msg}  {eta} left";
-const SPINNER: &str = "{spinner} {msg}  {elapsed}";
 
 /// Checks the name of a run, which becomes part of an idempotency key.
 pub(super) fn run_name(text: &str) -> Result<String, String> {
@@ -59,16 +57,13 @@ pub(super) async fn submit(path: &Path, run: &str, link: &Link) -> Result<(), Fa
         // A pipe or a device has a length of zero and still something to read.
         (Box::new(file), Some(length).filter(std::fs::Metadata::is_file).map(|file| file.len()))
     };
-    let bar = progress_bar(length);
-    let shown = bar.clone();
-    let client = link.patient_client(Patience::LONG)?.on_retry(move |error, wait| {
-        shown.println(format!("{error}; trying again in {}", HumanDuration(wait)));
-    });
+    let bar = Progress::new("jobs", length);
+    let client = bar.told_of(link.patient_client(Patience::LONG)?);
     let mut tally = Tally::default();
     let mut batches = Batches::new(BufReader::with_capacity(READ_BUFFER_BYTES, reader));
     let result = send_all(&client, &mut batches, run, &mut tally, &bar).await;
     let took = bar.elapsed();
-    bar.finish_and_clear();
+    bar.clear();
     if let Err(failure) = result {
         let taken = tally.submitted + tally.duplicates;
         if taken > 0 {
@@ -85,7 +80,7 @@ async fn send_all<R: io::BufRead>(
     batches: &mut Batches<R>,
     run: &str,
     tally: &mut Tally,
-    bar: &ProgressBar,
+    bar: &Progress,
 ) -> Result<(), Failure> {
     while let Some(batch) = batches.next_batch().map_err(line_failure)? {
         let key = batch.key(run);
@@ -93,9 +88,7 @@ async fn send_all<R: io::BufRead>(
         let call = Call::post(&["jobs", "batch"]).ndjson(body).idempotency_key(key);
         let answer = client.send(&call).await.map_err(|error| batch_failure(error, &lines))?;
         count(&answer, tally)?;
-        bar.set_position(batches.bytes());
-        let total = tally.submitted + tally.duplicates;
-        bar.set_message(format!("{} jobs, {}/s", HumanCount(total), HumanCount(rate(total, bar.elapsed()))));
+        bar.reach(batches.bytes(), tally.submitted + tally.duplicates);
     }
     Ok(())
 }
@@ -109,24 +102,6 @@ fn count(answer: &Answer, tally: &mut Tally) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn progress_bar(length: Option<u64>) -> ProgressBar {
-    // Draws on stderr, and only if that is a terminal.
-    let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let template = if length.is_some() { BAR } else { SPINNER };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("━╸ "));
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(BAR_REDRAW);
-    }
-    bar
-}
-
-fn rate(jobs: u64, took: Duration) -> u64 {
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
-    jobs.saturating_mul(1_000) / ms
 }
 
 fn summary(tally: Tally, took: Duration, link: &Link) -> io::Result<()> {
@@ -221,9 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_counts_read_well() {
-        assert_eq!(rate(1_000, Duration::from_millis(500)), 2_000);
-        assert_eq!(rate(5, Duration::ZERO), 5_000);
+    fn counts_read_well() {
         assert_eq!(
             (jobs(1), jobs(12_000), were(1)),
             ("1 job".into(), "12,000 jobs".into(), "1 job was".into())

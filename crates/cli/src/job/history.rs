@@ -37,6 +37,11 @@ pub(super) fn of(job: &Document, attempts: &[Document]) -> Vec<Event> {
     for attempt in attempts {
         of_attempt(attempt, job, &mut events);
     }
+    // Attempts are read after the job: if they tell of a later one, the job's state was that before it, and is old.
+    let newest = attempts.iter().filter_map(|attempt| attempt.count("attempt")).max();
+    if newest > job.count("attempt") {
+        return events;
+    }
     let last_change = events.last().map(|event| event.at.clone()).unwrap_or_default();
     let now = current(job, last_change);
     if !events.iter().any(|event| event.is(&now)) {
@@ -150,6 +155,14 @@ mod tests {
         let dead =
             r#"{"state":"dead","attempt":1,"finished_at":"E","reason":null,"last_error":"HTTP 500: oops"}"#;
         assert_eq!(lines(dead, &[FAILED]).last().map(String::as_str), Some("E dead HTTP 500: oops"));
+    }
+
+    #[test]
+    fn a_state_that_attempts_have_overtaken_is_not_told_after_them() {
+        let started = r#"{"attempt":1,"state":"running","started_at":"S"}"#;
+        let seen =
+            lines(r#"{"state":"ready","attempt":0,"created_at":"C","fire_at":"F","run_at":"R"}"#, &[started]);
+        assert_eq!(seen, ["C scheduled to run at F", "S running attempt 1"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ Examples:
   tidewheel job list
   tidewheel job list --state running --state retrying --type send-email
   tidewheel job list --label team=ops --from 2026-12-01T00:00:00Z --to 2026-12-02T00:00:00Z
+  tidewheel job list --state running --watch
   tidewheel job list --state dead --all -o json";
 
 /// The flags of `job list`.
@@ -35,10 +36,10 @@ const LAYOUT: Layout = Layout {
     columns: &[
         Column::whole("ID", 30),
         Column::whole("STATE", 9),
-        Column::whole("RUN AT", 24),
-        Column::whole("ATTEMPT", 7),
+        Column::whole("RUN AT", 24).or_none(1),
+        Column::whole("ATTEMPT", 7).or_none(3),
         Column::text("TYPE"),
-        Column::text("TO"),
+        Column::text("TO").or_none(2),
     ],
     row,
 };

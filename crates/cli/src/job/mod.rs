@@ -18,8 +18,15 @@ pub(crate) use self::show::print_job;
 use crate::connect::Link;
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel job submit send-email --payload '{\"to\": \"a@example.com\"}' --delay 5s
+  tidewheel job list --state dead
+  tidewheel job explain job_01JDQ5M8ZK0000000000000000";
+
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum JobVerb {
     /// Submits a job, or a file of them
     Submit(Box<submit::SubmitArgs>),

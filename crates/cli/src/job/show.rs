@@ -7,10 +7,12 @@ use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::out::{Column, Out, Rows, excerpt};
+use crate::watch::{self, WatchArgs};
 
 const GET_EXAMPLES: &str = "\
 Examples:
   tidewheel job get job_01JDQ5M8ZK0000000000000000
+  tidewheel job get job_01JDQ5M8ZK0000000000000000 --watch
   tidewheel job get job_01JDQ5M8ZK0000000000000000 -o json";
 
 const EXPLAIN_EXAMPLES: &str = "\
@@ -24,6 +26,8 @@ pub(crate) struct GetArgs {
     /// The job's id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// The flags of `job explain`.
@@ -33,6 +37,8 @@ pub(crate) struct ExplainArgs {
     /// The job's id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 const ATTEMPT_COLUMNS: &[Column] = &[
@@ -46,9 +52,15 @@ const ATTEMPT_COLUMNS: &[Column] = &[
 
 /// Shows a job.
 pub(crate) async fn get(args: GetArgs, link: &Link) -> Result<(), Failure> {
-    let client = link.client()?;
-    let job = client.send(&Call::get(&["jobs", &args.id])).await?;
-    print_job(&job, &args.id, &client, link.out).await
+    let (client, id) = (link.client()?, args.id.as_str());
+    let show = |out| {
+        let client = &client;
+        async move {
+            let job = client.send(&Call::get(&["jobs", id])).await?;
+            print_job(&job, id, client, out).await
+        }
+    };
+    watch::repeat(args.watch, link.out, show).await
 }
 
 /// Prints a job and, for people, its attempts below.
@@ -80,6 +92,5 @@ fn attempt_row(attempt: &Document) -> Vec<Option<String>> {
 
 /// Tells why a job has not run yet.
 pub(crate) async fn explain(args: ExplainArgs, link: &Link) -> Result<(), Failure> {
-    let answer = link.client()?.send(&Call::get(&["jobs", &args.id, "explain"])).await?;
-    Ok(link.out.document(&answer.body)?)
+    watch::document(args.watch, link, || Call::get(&["jobs", &args.id, "explain"])).await
 }

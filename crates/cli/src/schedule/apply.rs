@@ -14,6 +14,7 @@ use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::out::{Out, printable};
+use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Applying the same file again changes nothing. `tidewheel schedule plan` shows what would be done, and
@@ -96,7 +97,8 @@ fn confirm(plan: &Plan, out: Out) -> Result<(), Failure> {
 /// Does what was planned, step by step; goes on after a refusal.
 pub(crate) async fn carry_out(plan: Plan, client: &Client) -> Result<Vec<Done>, Failure> {
     let mut all = Vec::new();
-    for step in plan.steps {
+    let bar = Progress::new("schedules", u64::try_from(plan.steps.len()).ok());
+    for (step, number) in plan.steps.into_iter().zip(1..) {
         let (name, verb, result) = match step {
             Step::Create { entry, .. } => {
                 let result = remote::put(client, &entry).await;
@@ -111,8 +113,10 @@ pub(crate) async fn carry_out(plan: Plan, client: &Client) -> Result<Vec<Done>, 
                 (name, "deleted", result.map(|()| Document::default()))
             }
         };
-        all.push(done(name, verb, result)?);
+        all.push(done(name, verb, result).inspect_err(|_| bar.clear())?);
+        bar.reach(number, number);
     }
+    bar.clear();
     Ok(all)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::HumanCount;
 use serde_json::json;
 use tidewheel_api::client::{Call, Patience};
 use tidewheel_core::time::Timestamp;
@@ -13,6 +13,7 @@ use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::filter::time;
+use crate::progress::Progress;
 use crate::submission::Body;
 
 const EXAMPLES: &str = "\
@@ -24,9 +25,6 @@ Examples:
       --to 2026-11-08T00:00:00Z
   tidewheel schedule backfill sch_01JDQ5M8ZK0000000000000000 --from 2026-11-01T00:00:00Z \\
       --to 2026-12-01T00:00:00Z --rate 2";
-
-const BAR: &str = "{bar:30} {percent:>3}%  {msg}";
-const BAR_REDRAW: Duration = Duration::from_millis(100);
 
 /// The flags of `schedule backfill`.
 #[derive(Debug, Args)]
@@ -64,11 +62,8 @@ struct Done {
 
 /// Fires what lies in the past.
 pub(super) async fn run(args: BackfillArgs, link: &Link) -> Result<(), Failure> {
-    let bar = progress_bar(&args);
-    let shown = bar.clone();
-    let client = link.patient_client(Patience::LONG)?.on_retry(move |error, wait| {
-        shown.println(format!("{error}; trying again in {}", HumanDuration(wait)));
-    });
+    let bar = Progress::new("jobs", Some(position(&args, &args.to)));
+    let client = bar.told_of(link.patient_client(Patience::LONG)?);
     let mut done = Done::default();
     let clock = SystemClock::new();
     let mut from = args.from.clone();
@@ -85,15 +80,14 @@ pub(super) async fn run(args: BackfillArgs, link: &Link) -> Result<(), Failure> 
         done.count += answer.count("count").unwrap_or_default();
         done.duplicates += answer.count("duplicates").unwrap_or_default();
         let Some(next) = answer.text("next_from").filter(|next| *next != from) else { break };
-        bar.set_position(position(&args, &next));
-        bar.set_message(format!("{} jobs", HumanCount(done.count)));
+        bar.reach(position(&args, &next), done.count);
         if args.rate.is_some() {
             // Each step starts at its own beginning; at a rate, it must not start before the last one is through.
             clock.sleep(until(answer.text("last_run_at").as_deref(), clock.now())).await;
         }
         from = next;
     }
-    bar.finish_and_clear();
+    bar.clear();
     if link.out.is_json() {
         let summary = json!({"count": done.count, "duplicates": done.duplicates});
         return Ok(link.out.line(&summary.to_string())?);
@@ -119,16 +113,4 @@ fn jobs(count: u64) -> String {
 fn position(args: &BackfillArgs, at: &str) -> u64 {
     let [from, at] = [&args.from, at].map(|text| text.parse::<Timestamp>().map_or(0, Timestamp::as_ms));
     u64::try_from(at.saturating_sub(from)).unwrap_or_default()
-}
-
-fn progress_bar(args: &BackfillArgs) -> ProgressBar {
-    // Draws on stderr, and only if that is a terminal.
-    let bar = ProgressBar::new(position(args, &args.to));
-    if let Ok(style) = ProgressStyle::with_template(BAR) {
-        bar.set_style(style.progress_chars("━╸ "));
-    }
-    if !bar.is_hidden() {
-        bar.enable_steady_tick(BAR_REDRAW);
-    }
-    bar
 }

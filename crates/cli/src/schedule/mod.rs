@@ -29,8 +29,15 @@ use clap::Subcommand;
 use crate::connect::Link;
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel schedule create --cron '0 9 * * MON-FRI' --timezone America/New_York --queue reports
+  tidewheel schedule next sch_01JDQ5M8ZK0000000000000000
+  tidewheel schedule apply schedules.yaml";
+
 /// What to do with schedules.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum ScheduleVerb {
     /// Creates a schedule
     Create(Box<create::CreateArgs>),

@@ -13,6 +13,7 @@ use crate::job::destination;
 use crate::out::{Column, Out, Rows, excerpt};
 use crate::pages::{self, Layout, PageArgs};
 use crate::submission::Body;
+use crate::watch::{self, WatchArgs};
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -22,7 +23,7 @@ Examples:
 const LIST_EXAMPLES: &str = "\
 Examples:
   tidewheel schedule list
-  tidewheel schedule list --state paused
+  tidewheel schedule list --state paused --watch
   tidewheel schedule list --all -o json";
 
 const NEXT_EXAMPLES: &str = "\
@@ -48,6 +49,8 @@ pub(crate) struct GetArgs {
     /// The schedule's id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// The flags of `schedule list`.
@@ -74,6 +77,8 @@ pub(crate) struct NextArgs {
     /// How many
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = count)]
     count: usize,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// The flags of `schedule preview`.
@@ -112,10 +117,10 @@ const LIST_LAYOUT: Layout = Layout {
     columns: &[
         Column::whole("ID", 30),
         Column::whole("STATE", 6),
-        Column::whole("NEXT FIRE AT", 24),
+        Column::whole("NEXT FIRE AT", 24).or_none(1),
         Column::text("NAME"),
-        Column::text("WHEN"),
-        Column::text("TO"),
+        Column::text("WHEN").or_none(2),
+        Column::text("TO").or_none(3),
     ],
     row: schedule_row,
 };
@@ -150,11 +155,11 @@ const FIRING_LAYOUT: Layout = Layout {
     columns: &[
         Column::whole("FIRE AT", 24),
         Column::whole("OUTCOME", 10),
-        Column::whole("LAG", 8),
-        Column::whole("ATTEMPTS", 8),
+        Column::whole("LAG", 8).or_none(2),
+        Column::whole("ATTEMPTS", 8).or_none(3),
         Column::whole("STATE", 9),
-        Column::text("JOB"),
-        Column::text("DETAIL"),
+        Column::whole("JOB", 0),
+        Column::text("DETAIL").or_none(1),
     ],
     row: firing_row,
 };
@@ -177,8 +182,7 @@ fn firing_row(firing: &Document) -> Vec<Option<String>> {
 
 /// Shows a schedule.
 pub(super) async fn get(args: GetArgs, link: &Link) -> Result<(), Failure> {
-    let answer = link.client()?.send(&Call::get(&["schedules", &args.id])).await?;
-    Ok(link.out.document(&answer.body)?)
+    watch::document(args.watch, link, || Call::get(&["schedules", &args.id])).await
 }
 
 /// Lists schedules.
@@ -196,7 +200,12 @@ pub(super) async fn list(args: ListArgs, link: &Link) -> Result<(), Failure> {
 /// Shows the next fires of a schedule.
 pub(super) async fn next(args: NextArgs, link: &Link) -> Result<(), Failure> {
     let call = Call::get(&["schedules", &args.id, "next"]).query("count", &args.count.to_string());
-    print_fires(&link.client()?.send(&call).await?, link.out)
+    let client = link.client()?;
+    let show = |out| {
+        let (client, call) = (&client, &call);
+        async move { print_fires(&client.send(call).await?, out) }
+    };
+    watch::repeat(args.watch, link.out, show).await
 }
 
 /// Shows when a schedule would fire.

@@ -30,7 +30,9 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Some(folder) = zones.folder() {
         out.note(&format!("  tz database {} from {folder}", zones.version()));
     }
-    out.note(&format!("  docs at http://{}/docs, metrics at /metrics; stop with Ctrl-C", node.address()));
+    let address = node.address();
+    out.note(&format!("  web pages at http://{address}/, the API's docs at http://{address}/docs"));
+    out.note("  metrics at /metrics; `tidewheel top` shows how it is; stop with Ctrl-C");
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -49,7 +51,9 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
 
 fn who_may_call(is_closed: bool, key_file: Option<&str>) -> String {
     match (is_closed, key_file) {
-        (false, _) => "no keys: everybody on this machine is tenant `default`".to_owned(),
+        (false, _) => {
+            "no keys: open on loopback only, to everybody on this machine, as tenant `default`".to_owned()
+        }
         (true, Some(file)) => format!("keys are asked for; the first admin's is in {file}"),
         (true, None) => "keys are asked for, as the store has some".to_owned(),
     }

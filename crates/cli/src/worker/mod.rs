@@ -9,8 +9,13 @@ use clap::Subcommand;
 use crate::connect::Link;
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel worker run --queue mail -- ./send-mail.sh";
+
 /// What to do as a worker.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum WorkerVerb {
     /// Runs a command for each job of a queue
     Run(Box<run::RunArgs>),
