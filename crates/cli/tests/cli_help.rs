@@ -81,7 +81,10 @@ fn the_help_of_every_verb() {
 #[test]
 fn every_verb_that_does_something_shows_examples() {
     for verb in VERBS.iter().filter(|verb| {
-        !matches!(**verb, "job" | "schedule" | "import" | "worker" | "dlq" | "cluster" | "tenant" | "key" | "audit")
+        !matches!(
+            **verb,
+            "job" | "schedule" | "import" | "worker" | "dlq" | "cluster" | "tenant" | "key" | "audit"
+        )
     }) {
         let (_, stdout, _) = tidewheel(&format!("{verb} --help"));
         assert!(stdout.contains(&format!("Examples:\n  tidewheel {verb}")), "{verb}:\n{stdout}");

@@ -21,7 +21,8 @@ async fn closed() -> Api {
 }
 
 async fn call(api: &Api, key: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
+    let request =
+        Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
     let request = request.header("x-request-id", "r-1");
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
     api.send(request.body(body).unwrap()).await
@@ -103,8 +104,12 @@ async fn a_job_leaves_its_states_and_its_submitter() {
     let [scheduled, running, succeeded] = ["scheduled", "running", "succeeded"].map(|state| json!(state));
     assert_eq!(states, [(&Value::Null, &scheduled), (&scheduled, &running), (&running, &succeeded)]);
     let sums = api.get("/v1/audit?kind=act&actor=anonymous").await.json();
-    let calls: BTreeSet<_> =
-        sums["items"].as_array().unwrap().iter().map(|item| item["action"].as_str().unwrap().to_owned()).collect();
+    let calls: BTreeSet<_> = sums["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["action"].as_str().unwrap().to_owned())
+        .collect();
     assert!(calls.contains("jobs.create") && calls.contains("jobs.outcome"), "{calls:?}");
 }
 
@@ -156,7 +161,8 @@ async fn an_export_can_be_checked_by_itself() {
     // Page by page it is the same.
     let (mut cursor, mut count) = (String::new(), 0);
     loop {
-        let answer = call(&api, ADMIN_KEY, "GET", &format!("/v1/audit?limit=77{cursor}"), &Value::Null).await.json();
+        let answer =
+            call(&api, ADMIN_KEY, "GET", &format!("/v1/audit?limit=77{cursor}"), &Value::Null).await.json();
         count += answer["items"].as_array().unwrap().len();
         match answer["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),

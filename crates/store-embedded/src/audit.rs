@@ -120,8 +120,7 @@ fn chains(snapshot: &dyn Snapshot, days: &Days) -> Result<Vec<ChainEnds>, KvErro
 }
 
 fn records(snapshot: &dyn Snapshot, days: &Days, query: &AuditQuery) -> Result<Vec<Record>, Error> {
-    let in_range =
-        |day: &&Day| day.end() > query.from && day.end().plus_ms(-DAY_MS) < query.until;
+    let in_range = |day: &&Day| day.end() > query.from && day.end().plus_ms(-DAY_MS) < query.until;
     let mut wanted: Vec<Day> = days.audit.iter().filter(in_range).copied().collect();
     if query.order == AuditOrder::NewestFirst {
         wanted.reverse();
@@ -165,7 +164,9 @@ fn of_kind(
         (AuditOrder::NewestFirst, Some(after)) if *after < until => {
             ((Bound::Included(&*from), Bound::Excluded(&**after)), Direction::Down)
         }
-        (AuditOrder::NewestFirst, _) => ((Bound::Included(&*from), Bound::Excluded(&*until)), Direction::Down),
+        (AuditOrder::NewestFirst, _) => {
+            ((Bound::Included(&*from), Bound::Excluded(&*until)), Direction::Down)
+        }
     };
     let (mut count, mut fault) = (0, None);
     let scanned = snapshot.scan(Keyspace::Audit(day), range, direction, &mut |key, value| {

@@ -297,7 +297,8 @@ mod tests {
     fn names_survive_the_round_trip() {
         let day = Day::of(Timestamp::from_ms(1_796_118_896_000));
         assert_eq!(day.to_string(), "20261201");
-        let dated = [Keyspace::History(day), Keyspace::Keys(Day(0)), Keyspace::Ledger(day), Keyspace::Audit(day)];
+        let dated =
+            [Keyspace::History(day), Keyspace::Keys(Day(0)), Keyspace::Ledger(day), Keyspace::Audit(day)];
         for keyspace in Keyspace::FIXED.into_iter().chain(dated) {
             assert_eq!(Keyspace::from_name(&keyspace.name()), Some(keyspace));
         }

@@ -49,7 +49,10 @@ async fn fill(path: &Path) {
     for n in 0..10 {
         let act = NewAct { tenant: Tenant::default(), content: Bytes::from(format!("act {n}")) };
         store.append_acts(Timestamp::from_ms(n), vec![act]).await.unwrap();
-        store.submit(Timestamp::from_ms(n), vec![submission(&mut dice)], OnConflict::KeepOthers).await.unwrap();
+        store
+            .submit(Timestamp::from_ms(n), vec![submission(&mut dice)], OnConflict::KeepOthers)
+            .await
+            .unwrap();
     }
     assert_eq!(verify(&store).await, Ok(20));
     store.close().await.unwrap();
@@ -142,7 +145,8 @@ async fn a_cut_after_any_sync_leaves_whole_chains_that_say_all_that_happened() {
 #[tokio::test]
 async fn changes_of_jobs_are_left_out_if_they_are_not_wanted() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { cache_bytes: 1 << 20, shards: 1, audit_changes: false, ..Options::new(folder.path()) };
+    let options =
+        Options { cache_bytes: 1 << 20, shards: 1, audit_changes: false, ..Options::new(folder.path()) };
     let store = EmbeddedStore::open(options).unwrap();
     let act = NewAct { tenant: Tenant::default(), content: Bytes::from_static(b"act") };
     store.append_acts(Timestamp::from_ms(0), vec![act]).await.unwrap();

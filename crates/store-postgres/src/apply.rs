@@ -16,8 +16,8 @@ use crate::desk::{Desk, JobKey};
 use crate::fault::Trouble;
 use crate::leases::Fences;
 use crate::load::{Guess, load_guessed, load_missing};
-use crate::store::{Database, OWNERSHIP};
 use crate::sql;
+use crate::store::{Database, OWNERSHIP};
 
 /// How often a batch begins again. Every round somebody gets through, so this bounds a crowd, not a wait.
 pub(crate) const ROUNDS_COUNT_MAX: usize = 200;

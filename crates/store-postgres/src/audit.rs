@@ -107,9 +107,7 @@ async fn append(client: &ClientWrapper, new: Vec<New>) -> Result<(), Trouble> {
     let hashes: Vec<&[u8]> = records.iter().map(|record| record.hash.0.as_slice()).collect();
     let contents: Vec<&[u8]> = records.iter().map(|record| &*record.content).collect();
     let statement = client.prepare_cached(sql::INSERT_AUDIT).await?;
-    client
-        .execute(&statement, &[&chains, &seqs, &times, &kinds, &previous, &hashes, &contents])
-        .await?;
+    client.execute(&statement, &[&chains, &seqs, &times, &kinds, &previous, &hashes, &contents]).await?;
     let (chains, seqs, times, hashes) = columns(&heads);
     let statement = client.prepare_cached(sql::MOVE_AUDIT_CHAINS).await?;
     client.execute(&statement, &[&chains, &seqs, &times, &hashes]).await?;

@@ -93,7 +93,8 @@ impl AuditRequest {
             }
             "limit" => self.limit = Some(limit(value).map_err(invalid)?),
             "cursor" => {
-                let refused = || (Code::InvalidCursor, "it is not a cursor that a list handed out".to_owned());
+                let refused =
+                    || (Code::InvalidCursor, "it is not a cursor that a list handed out".to_owned());
                 self.cursor = Some(read_cursor(value).ok_or_else(refused)?);
             }
             // Only `format` is left of what is known.
@@ -140,7 +141,16 @@ mod tests {
         let place = Place { at: Timestamp::from_ms(5), chain: 3, seq: 9 };
         assert_eq!((request.cursor, request.lines, request.oldest_first), (Some(place), true, Some(true)));
         assert_eq!(audit_cursor(place), "5-3-9");
-        for wrong in ["kind=x", "order=x", "format=x", "cursor=1-2", "cursor=1-2-3-4", "limit=0", "actors=x", "tenant="] {
+        for wrong in [
+            "kind=x",
+            "order=x",
+            "format=x",
+            "cursor=1-2",
+            "cursor=1-2-3-4",
+            "limit=0",
+            "actors=x",
+            "tenant=",
+        ] {
             let mut faults = Faults::default();
             drop(AuditRequest::read(wrong, &mut faults));
             assert!(!faults.is_empty(), "{wrong}");

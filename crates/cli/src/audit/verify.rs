@@ -72,7 +72,8 @@ pub(super) async fn server(client: &Client, out: Out) -> Result<(), Failure> {
         };
         // Old records may have been dropped under the check: the anchors tell.
         let after = ends(client).await?;
-        let anchors = |ends: &[ChainEnds]| ends.iter().map(|ends| (ends.chain, ends.anchor.seq)).collect::<Vec<_>>();
+        let anchors =
+            |ends: &[ChainEnds]| ends.iter().map(|ends| (ends.chain, ends.anchor.seq)).collect::<Vec<_>>();
         let known = anchors(&before);
         if anchors(&after).iter().filter(|(_, seq)| *seq > 0).all(|anchor| known.contains(anchor)) {
             return Err(refused(broken));
@@ -85,14 +86,18 @@ pub(super) async fn server(client: &Client, out: Out) -> Result<(), Failure> {
 async fn walk(client: &Client, ends: &[ChainEnds], out: Out) -> Result<Walk, Fault> {
     let mut walk = Walk::between(ends);
     let mut broken = None;
-    let read = read::each_page(client, || Call::get(&["audit"]), |line| {
-        let line: Line = serde_json::from_str(line.get())
-            .map_err(|fault| Failure::Refused(format!("the server sent no record: {fault}")))?;
-        check(&mut walk, &line, out).map_err(|found| {
-            broken = Some(found);
-            Failure::Said
-        })
-    })
+    let read = read::each_page(
+        client,
+        || Call::get(&["audit"]),
+        |line| {
+            let line: Line = serde_json::from_str(line.get())
+                .map_err(|fault| Failure::Refused(format!("the server sent no record: {fault}")))?;
+            check(&mut walk, &line, out).map_err(|found| {
+                broken = Some(found);
+                Failure::Said
+            })
+        },
+    )
     .await;
     match (broken, read) {
         (Some(fault), _) => Err(fault),

@@ -78,7 +78,13 @@ impl Packed {
         let contents = &mut self.contents;
         let mut begin = || {
             contents.push((chain, Vec::new()));
-            Open { content: contents.len() - 1, count: 0, tenant: tenant.clone(), counter_at: 0, run_count: 0 }
+            Open {
+                content: contents.len() - 1,
+                count: 0,
+                tenant: tenant.clone(),
+                counter_at: 0,
+                run_count: 0,
+            }
         };
         let open = self.open.entry(chain).or_insert_with(&mut begin);
         if open.count >= AUDIT_CHANGES_PER_RECORD_COUNT_MAX {
@@ -252,7 +258,8 @@ mod tests {
             let own: Vec<_> = own.collect();
             assert!(own.iter().all(|changes| changes.len() <= AUDIT_CHANGES_PER_RECORD_COUNT_MAX));
             let found: Vec<_> = own.into_iter().flatten().collect();
-            let wanted: Vec<_> = all.iter().filter(|change| chain_of(&change.tenant, 64) == chain).cloned().collect();
+            let wanted: Vec<_> =
+                all.iter().filter(|change| chain_of(&change.tenant, 64) == chain).cloned().collect();
             assert_eq!(found, wanted);
         }
     }

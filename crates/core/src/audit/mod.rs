@@ -181,7 +181,11 @@ mod tests {
         let first = head.append(3, Timestamp::from_ms(10), Kind::Act, Bytes::from_static(b"a"));
         let second = head.append(3, Timestamp::from_ms(5), Kind::Changes, Bytes::from_static(b"b"));
         assert!(first.is_sound() && second.is_sound());
-        assert_eq!((second.seq, second.previous, second.at), (2, first.hash, first.at), "time does not go back");
+        assert_eq!(
+            (second.seq, second.previous, second.at),
+            (2, first.hash, first.at),
+            "time does not go back"
+        );
         assert_eq!((head.seq, head.hash), (2, second.hash));
         let altered = [
             Record { chain: 4, ..second.clone() },
@@ -198,7 +202,8 @@ mod tests {
     #[test]
     fn the_hash_of_a_record_stays_what_it_is() {
         let mut head = Link::START;
-        let record = head.append(1, Timestamp::from_ms(1_796_118_896_000), Kind::Act, Bytes::from_static(b"{}"));
+        let record =
+            head.append(1, Timestamp::from_ms(1_796_118_896_000), Kind::Act, Bytes::from_static(b"{}"));
         assert_eq!(
             record.hash.to_string(),
             "5ff7f8645b37726263e83e03b46146d80b2dc9b6c8ce7df0f8cc8cf0d52a87e1"

@@ -16,7 +16,9 @@ pub enum Broken {
         seq: u64,
     },
     /// A record is linked to another than the one before it.
-    #[error("chain {chain}: record {seq} is not linked to the one before it: that was altered, or put in its place")]
+    #[error(
+        "chain {chain}: record {seq} is not linked to the one before it: that was altered, or put in its place"
+    )]
     Unlinked {
         /// In which chain.
         chain: Chain,
@@ -203,7 +205,12 @@ mod tests {
     fn chain(chain: Chain, count: u64) -> (Vec<Record>, ChainEnds) {
         let mut head = Link::START;
         let records = (0..count).map(|n| {
-            head.append(chain, Timestamp::from_ms(i64::try_from(n).unwrap_or(0)), Kind::Act, Bytes::from(n.to_string()))
+            head.append(
+                chain,
+                Timestamp::from_ms(i64::try_from(n).unwrap_or(0)),
+                Kind::Act,
+                Bytes::from(n.to_string()),
+            )
         });
         let records = records.collect();
         (records, ChainEnds { chain, anchor: Link::START, head })
@@ -233,7 +240,10 @@ mod tests {
         assert_eq!(walk(kept, ChainEnds { anchor, ..ends }), Ok(3));
         assert_eq!(walk(kept, ends), Err(Broken::Missing { chain: 7, seq: 1, next: 3 }));
         let forged = Link { hash: Digest::ZERO, ..anchor };
-        assert_eq!(walk(kept, ChainEnds { anchor: forged, ..ends }), Err(Broken::Unlinked { chain: 7, seq: 3 }));
+        assert_eq!(
+            walk(kept, ChainEnds { anchor: forged, ..ends }),
+            Err(Broken::Unlinked { chain: 7, seq: 3 })
+        );
     }
 
     #[test]

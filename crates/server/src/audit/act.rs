@@ -100,7 +100,8 @@ async fn record(auditor: &Auditor, act: &Act) -> Result<(), Problem> {
     auditor.record(act).await.map_err(|error| {
         let id = act.request_id.as_deref().unwrap_or_default();
         tracing::error!(%error, action = act.action, request_id = id, "a call could not be recorded");
-        let detail = format!("the call was carried out, but could not be recorded in the audit trail: {error}");
+        let detail =
+            format!("the call was carried out, but could not be recorded in the audit trail: {error}");
         Problem::new(Problem::from(error).code(), detail)
     })
 }

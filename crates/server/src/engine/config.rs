@@ -1,8 +1,8 @@
 //! The knobs of the engine, each with its default as a named constant.
 
 use tidewheel_core::limits::{
-    AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT, WORKER_DEAD_MS,
-    WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
+    AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+    WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.

@@ -132,7 +132,10 @@ impl Filter {
     }
 
     fn changes(&self, record: &Record) -> Option<Line> {
-        if self.actor.is_some() || !self.is_action(CHANGES_ACTION) || (self.object.is_some() && self.job.is_none()) {
+        if self.actor.is_some()
+            || !self.is_action(CHANGES_ACTION)
+            || (self.object.is_some() && self.job.is_none())
+        {
             return None;
         }
         if self.tenant.is_none() && self.job.is_none() {

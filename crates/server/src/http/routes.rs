@@ -10,8 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
-    schedules, tenants, webhook_secrets, workers,
+    access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, jobs, keys, overview,
+    queues, schedules, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, Guard, guard_route};
 

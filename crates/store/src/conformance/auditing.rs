@@ -131,7 +131,11 @@ pub async fn what_changes_nothing_is_not_recorded(home: &dyn Home) {
     let before = sound_trail(&*trial.store).await.len();
     let beat = Command::Heartbeat { token: running.status.token, extend_ms: 60_000, progress: None };
     trial.order(&running, beat).await;
-    drop(trial.try_order(&running, Command::Succeed { token: stale(), finding: super::trial::finding("") }).await);
+    drop(
+        trial
+            .try_order(&running, Command::Succeed { token: stale(), finding: super::trial::finding("") })
+            .await,
+    );
     drop(trial.try_order(&other, Command::Discard).await);
     trial.submit(vec![keyless(&other), keyed(&other, "k", 1)]).await;
     let (fresh, conflicting) = (trial.job(&acme, 0), trial.job(&acme, 0));
@@ -230,7 +234,11 @@ pub async fn old_records_are_dropped_and_chains_stay_whole(home: &dyn Home) {
     let shards = trial.store.layout().shards;
     let heads = trial.store.audit_chains().await.expect("chains are read");
     assert!(heads.iter().any(|ends| ends.chain == chain_of(&globex, shards) && ends.head.seq > 0));
-    trial.store.append_acts(trial.now, vec![act(&globex, "again"), act(&acme, "day 3")]).await.expect("added");
+    trial
+        .store
+        .append_acts(trial.now, vec![act(&globex, "again"), act(&acme, "day 3")])
+        .await
+        .expect("added");
     assert_eq!(sound_trail(&*trial.store).await.iter().filter(|record| record.kind == Kind::Act).count(), 4);
     trial.store.drop_audit(trial.now.plus_ms(9 * DAY_MS)).await.expect("dropped");
     assert!(sound_trail(&*trial.store).await.is_empty());
