@@ -132,12 +132,12 @@ fn audit_batch(shards: u16, now: Timestamp, desk: &Desk, batches: &mut Vec<Batch
     for ((tenant, id), slot) in desk.jobs.iter().filter(|(_, slot)| slot.changed) {
         let (before, after) = (slot.stored.as_ref().map(|stored| &*stored.job), slot.now.as_deref());
         let state = |job: Option<&Job>| job.map(|job| job.status.state);
-        let Some(attempt) = after.or(before).map(|job| job.status.attempt) else { continue };
         let (from, to) = (state(before), state(after));
+        let attempt = after.map_or(0, |job| job.status.attempt);
         let is_heartbeat = from == Some(State::Running)
             && to == Some(State::Running)
             && before.is_some_and(|job| job.status.attempt == attempt);
-        if !is_heartbeat {
+        if !is_heartbeat && (from.is_some() || to.is_some()) {
             packed.add(shards, tenant, Step { id: *id, from, to, attempt });
         }
     }

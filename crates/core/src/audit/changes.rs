@@ -34,7 +34,7 @@ pub struct Step {
     pub from: Option<State>,
     /// Its state after; none if it is gone. The same as before where something else about it changed.
     pub to: Option<State>,
-    /// The attempt it is at; 0 before the first.
+    /// The attempt it is at; 0 before the first, and of a job that is gone.
     pub attempt: u32,
 }
 

@@ -116,7 +116,7 @@ pub async fn every_change_of_a_job_is_recorded(home: &dyn Home) {
     trial.order(&moved, Command::Cancel).await;
     let trial = trial.reopen().await;
     let found = steps(&*trial.store, &dead).await;
-    assert_eq!(found[2..], [(Some(Running), Some(Dead), 1), (Some(Dead), None, 1)]);
+    assert_eq!(found[2..], [(Some(Running), Some(Dead), 1), (Some(Dead), None, 0)]);
     let found = steps(&*trial.store, &moved).await;
     assert_eq!(found[1..], [(Some(Scheduled), Some(Scheduled), 0), (Some(Scheduled), Some(Cancelled), 0)]);
 }

@@ -41,7 +41,7 @@ impl Trail {
             return;
         }
         let met = self.changed.entry(key).or_insert(Met { from: state(old), to: None, attempt: 0 });
-        (met.to, met.attempt) = (state(new), job.status.attempt);
+        (met.to, met.attempt) = (state(new), new.map_or(0, |job| job.status.attempt));
     }
 
     /// Adds what the call has changed.
