@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidewheel_core::zones::bundled_version;
 
+use crate::audit::AuditVerb;
 use crate::bench::{BenchArgs, BenchWorkerArgs};
 use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
@@ -101,6 +102,9 @@ pub(crate) enum Verb {
     /// Makes keys and ends them
     #[command(subcommand)]
     Key(KeyVerb),
+    /// Shows who did what and what became of jobs, and checks that nothing of it was altered
+    #[command(subcommand)]
+    Audit(AuditVerb),
     /// Looks at the cluster: nodes, shards, the tz database
     #[command(subcommand)]
     Cluster(ClusterVerb),

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewheel_core::limits::{
-    HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+    AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
+    TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
 use tidewheel_server::push::Cidr;
 
@@ -55,6 +56,10 @@ pub(crate) struct ServeConfig {
     pub(crate) push_per_host: usize,
     /// How long finished jobs are kept.
     pub(crate) history_ms: i64,
+    /// Whether the audit trail has what became of every job, or only what was asked for.
+    pub(crate) audit: AuditScope,
+    /// How long the audit trail is kept.
+    pub(crate) audit_retention_ms: i64,
     /// Jobs started per second of those missed, backfilled or replayed.
     pub(crate) catch_up_jobs_per_s: u32,
     /// The same, for each tenant.
@@ -82,6 +87,8 @@ impl Default for ServeConfig {
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
             history_ms: HISTORY_MS_DEFAULT,
+            audit: AuditScope::All,
+            audit_retention_ms: AUDIT_RETENTION_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
             tenant_catch_up_jobs_per_s: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
@@ -91,6 +98,15 @@ impl Default for ServeConfig {
             log_level: LOG_LEVEL_DEFAULT.to_owned(),
         }
     }
+}
+
+/// What the audit trail has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuditScope {
+    /// What was asked for, and what became of every job.
+    All,
+    /// What was asked for.
+    Admin,
 }
 
 /// How to log.
@@ -113,6 +129,8 @@ pub(crate) enum Key {
     PushConcurrency,
     PushPerHost,
     History,
+    Audit,
+    AuditRetention,
     CatchUpRate,
     TenantCatchUpRate,
     MinInterval,
@@ -123,7 +141,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -132,6 +150,8 @@ impl Key {
         Self::PushConcurrency,
         Self::PushPerHost,
         Self::History,
+        Self::Audit,
+        Self::AuditRetention,
         Self::CatchUpRate,
         Self::TenantCatchUpRate,
         Self::MinInterval,
@@ -152,6 +172,8 @@ impl Key {
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
             Self::History => "history",
+            Self::Audit => "audit",
+            Self::AuditRetention => "audit_retention",
             Self::CatchUpRate => "catch_up_rate",
             Self::TenantCatchUpRate => "tenant_catch_up_rate",
             Self::MinInterval => "min_interval",

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`cluster`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`audit`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
 //! | [`top`] | how a server is, live |
 //! | [`worker`] | running a command per job |
@@ -18,6 +18,7 @@
 //! | [`failure`] | what went wrong, in words and as an exit code |
 
 mod args;
+mod audit;
 mod bench;
 mod bulk;
 mod cluster;
@@ -108,6 +109,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Top(args) => {
             runtime(Builder::new_current_thread())?.block_on(top::run(args, Link::new(cli.globals, out)))
+        }
+        Verb::Audit(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(audit::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Cluster(verb) => {
             runtime(Builder::new_current_thread())?.block_on(cluster::run(verb, Link::new(cli.globals, out)))

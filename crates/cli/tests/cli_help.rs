@@ -43,6 +43,10 @@ const VERBS: &[&str] = &[
     "key create",
     "key list",
     "key revoke",
+    "audit",
+    "audit list",
+    "audit export",
+    "audit verify",
     "cluster",
     "cluster status",
     "import",
@@ -87,7 +91,7 @@ fn every_verb_shows_examples() {
 
 #[test]
 fn no_help_is_complete_without_the_verbs_listed_here() {
-    for parent in ["", "job", "schedule", "import", "worker", "dlq", "cluster", "tenant", "key"] {
+    for parent in ["", "job", "schedule", "import", "worker", "dlq", "cluster", "tenant", "key", "audit"] {
         let (_, stdout, _) = tidewheel(&format!("{parent} --help"));
         let commands = stdout.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
         for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {

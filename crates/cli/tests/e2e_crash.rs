@@ -104,6 +104,7 @@ fn check(server: &Server, target: &Target, acked: &BTreeMap<String, Acked>) {
     for job in acked.values() {
         server.until_state(&job.id, "succeeded");
     }
+    check_audit(server, acked);
     let mut by_job: BTreeMap<String, Vec<Hit>> = BTreeMap::new();
     for hit in target.hits() {
         by_job.entry(hit.header("tidewheel-job-id").to_owned()).or_default().push(hit);
@@ -194,4 +195,26 @@ fn a_second_server_on_the_same_folder_is_refused_with_advice() {
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("in use by another Tidewheel process"), "{said}");
+}
+
+/// The chains are whole, whatever was cut off, and say of every job that it was submitted, ran and succeeded.
+fn check_audit(server: &Server, acked: &BTreeMap<String, Acked>) {
+    let verified = server.cli(&["audit", "verify"]);
+    let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(verified.status.success() && said.contains("sound"), "{verified:?}");
+    let exported = server.cli(&["audit", "export", "--kind", "changes"]);
+    assert!(exported.status.success(), "{exported:?}");
+    let mut states: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in String::from_utf8(exported.stdout).unwrap().lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        for change in record["changes"].as_array().unwrap() {
+            let job = change["job"].as_str().unwrap().to_owned();
+            states.entry(job).or_default().push(change["to"].as_str().unwrap().to_owned());
+        }
+    }
+    for job in acked.values() {
+        let states = &states[&job.id];
+        assert_eq!((states[0].as_str(), states[1].as_str()), ("scheduled", "running"), "{states:?}");
+        assert_eq!(states[states.len() - 1], "succeeded", "{states:?}");
+    }
 }

@@ -15,8 +15,10 @@
 //! | [`schedule`] | recurring schedules: what fires when, and what is decided at each instant |
 //! | [`webhook`] | signatures of pushed jobs |
 //! | [`zones`] | the rules of time zones in use, and which they are |
+//! | [`audit`] | the audit trail: chained records, and checking them |
 //! | [`limits`] | every bound, with its unit in its name |
 
+pub mod audit;
 pub mod cron;
 pub mod id;
 pub mod job;

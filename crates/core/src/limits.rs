@@ -204,12 +204,32 @@ pub const SHARD_RENEW_MS: i64 = 5 * SECOND_MS;
 pub const SHARD_TRUST_MS: i64 = 11 * SECOND_MS;
 /// How long finished jobs are kept.
 pub const HISTORY_MS_DEFAULT: i64 = 30 * DAY_MS;
+/// How long the audit trail is kept.
+pub const AUDIT_RETENTION_MS_DEFAULT: i64 = 90 * DAY_MS;
+/// Changes of jobs in one record of the audit trail; more make further records.
+pub const AUDIT_CHANGES_PER_RECORD_COUNT_MAX: usize = 256;
+/// Records of the audit trail read at a time.
+pub const AUDIT_READ_COUNT_MAX: usize = 256;
+/// Records of the audit trail looked at for one page.
+pub const AUDIT_SCAN_COUNT_MAX: usize = LIST_SCAN_COUNT_MAX;
+/// Changes of jobs in one page of the audit trail; it ends with the record that has the last of them.
+pub const AUDIT_PAGE_CHANGES_COUNT_MAX: usize = 10_000;
+/// Names of changed fields in one record of the audit trail.
+pub const AUDIT_FIELDS_COUNT_MAX: usize = 32;
+/// Characters of what a caller chose in a record of the audit trail: names of objects, ids of requests.
+pub const AUDIT_TEXT_CHARS_MAX: usize = 255;
+/// How often calls that are too many for a record each are written, summed up.
+pub const AUDIT_SUM_MS: i64 = SECOND_MS;
+/// Different sums kept in between; what goes beyond them is summed up without the caller's name.
+pub const AUDIT_SUMS_COUNT_MAX: usize = 1_000;
 
 const _: () = assert!(DAY_MS % BUCKET_MS == 0, "a day is a whole number of buckets");
 const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket number fits 32 bits");
 const _: () = assert!(ATTEMPTS_COUNT_MAX < ATTEMPTS_LIFETIME_COUNT_MAX);
 const _: () = assert!(LEASE_MS_MIN < LEASE_MS_DEFAULT && LEASE_MS_DEFAULT < LEASE_MS_MAX);
 const _: () = assert!(PAGE_COUNT_MAX <= LIST_SCAN_COUNT_MAX);
+const _: () = assert!(AUDIT_READ_COUNT_MAX <= AUDIT_SCAN_COUNT_MAX);
+const _: () = assert!(AUDIT_CHANGES_PER_RECORD_COUNT_MAX <= u16::MAX as usize, "a record counts them so");
 const _: () = assert!(2 * SHARD_RENEW_MS < SHARD_TRUST_MS && SHARD_TRUST_MS < SHARD_LEASE_MS);
 const _: () = assert!(2 * WORKER_HEARTBEAT_MS < WORKER_DEAD_MS && WORKER_DEAD_MS < LEASE_MS_DEFAULT);
 const _: () =

@@ -7,6 +7,7 @@
 //! | [`engine`] | the stages a job passes through: scanner, wheel, lanes, claims, outcomes |
 //! | [`directory`] | tenants, keys and secrets, as an operator has set them |
 //! | [`access`] | who may do what |
+//! | `audit` | who did what |
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
@@ -15,6 +16,7 @@
 //! | [`testing`] | a server for tests of handlers |
 
 pub mod access;
+mod audit;
 pub mod clock;
 pub mod directory;
 pub mod engine;

@@ -265,7 +265,8 @@ fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
         | Keyspace::Calendars
         | Keyspace::Documents
         | Keyspace::Keys(_)
-        | Keyspace::Ledger(_) => BUFFER_BYTES_OTHER,
+        | Keyspace::Ledger(_)
+        | Keyspace::Audit(_) => BUFFER_BYTES_OTHER,
     };
     KeyspaceCreateOptions::default()
         .manual_journal_persist(true)

@@ -212,6 +212,10 @@ pub(crate) mod meta {
     pub(crate) const DAYS: u8 = b'd';
     /// Prefix: checkpoints of one shard.
     pub(crate) const CHECKPOINTS: u8 = b'c';
+    /// Prefix: the newest record of one chain of the audit trail.
+    pub(crate) const AUDIT_HEADS: u8 = b'h';
+    /// Prefix: days that the audit trail has something of; below each, how chains stood when it began.
+    pub(crate) const AUDIT_DAYS: u8 = b'a';
     /// Prefix: days whose history is being dropped.
     pub(crate) const DROPPING: u8 = b'x';
 
@@ -229,6 +233,18 @@ pub(crate) mod meta {
 
     pub(crate) fn checkpoint(shard: Shard) -> Vec<u8> {
         [&[CHECKPOINTS], shard.0.to_be_bytes().as_slice()].concat()
+    }
+
+    pub(crate) fn audit_head(chain: u16) -> Vec<u8> {
+        [&[AUDIT_HEADS], chain.to_be_bytes().as_slice()].concat()
+    }
+
+    pub(crate) fn audit_day(day: Day) -> Vec<u8> {
+        [&[AUDIT_DAYS], day.0.to_be_bytes().as_slice()].concat()
+    }
+
+    pub(crate) fn audit_start(day: Day, chain: u16) -> Vec<u8> {
+        [&[AUDIT_DAYS], day.0.to_be_bytes().as_slice(), &chain.to_be_bytes()].concat()
     }
 
     pub(crate) fn dropping(day: Day) -> Vec<u8> {

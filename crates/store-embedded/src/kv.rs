@@ -70,6 +70,8 @@ pub enum Keyspace {
     Keys(Day),
     /// What was decided on this day about instants of schedules.
     Ledger(Day),
+    /// The audit trail of this day.
+    Audit(Day),
 }
 
 impl Keyspace {
@@ -104,6 +106,7 @@ impl Keyspace {
             Self::History(day) => format!("history-{day}"),
             Self::Keys(day) => format!("keys-{day}"),
             Self::Ledger(day) => format!("ledger-{day}"),
+            Self::Audit(day) => format!("audit-{day}"),
         }
     }
 
@@ -118,6 +121,9 @@ impl Keyspace {
         }
         if let Some(day) = name.strip_prefix("ledger-") {
             return Day::parse(day).map(Self::Ledger);
+        }
+        if let Some(day) = name.strip_prefix("audit-") {
+            return Day::parse(day).map(Self::Audit);
         }
         Self::FIXED.into_iter().find(|keyspace| keyspace.name() == name)
     }
@@ -291,7 +297,8 @@ mod tests {
     fn names_survive_the_round_trip() {
         let day = Day::of(Timestamp::from_ms(1_796_118_896_000));
         assert_eq!(day.to_string(), "20261201");
-        let dated = [Keyspace::History(day), Keyspace::Keys(Day(0)), Keyspace::Ledger(day)];
+        let dated =
+            [Keyspace::History(day), Keyspace::Keys(Day(0)), Keyspace::Ledger(day), Keyspace::Audit(day)];
         for keyspace in Keyspace::FIXED.into_iter().chain(dated) {
             assert_eq!(Keyspace::from_name(&keyspace.name()), Some(keyspace));
         }

@@ -6,6 +6,7 @@
 //! | `keys`, `record`, `attempts` | the bytes on disk |
 //! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
 //! | `documents` | those of small documents |
+//! | `audit` | those of the audit trail |
 //! | `commit` | the one thread that writes, many requests to a sync |
 //! | `read` | due work, lookups, lists |
 //! | `view`, `gaps`, `ahead` | attempts under way, what is known to be empty, schedules about to fire: in memory |
@@ -19,6 +20,7 @@
 
 mod ahead;
 mod attempts;
+mod audit;
 mod checkpoints;
 mod commit;
 mod counters;

@@ -11,6 +11,7 @@ use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::place::Bucket;
 
 use crate::attempts::{Claim, Lease};
+use crate::commit::Trail;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
 use crate::place::{JobKey, JobTag};
@@ -40,6 +41,8 @@ pub(crate) struct Found {
     pub(crate) next_claim: u64,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
+    /// Where the chains of the audit trail end.
+    pub(crate) trail: Trail,
 }
 
 pub(crate) fn open(kv: &Arc<dyn Kv>, path: &Path, shards: u16) -> Result<Found, OpenError> {
@@ -111,6 +114,7 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
     found.next_entry =
         entry.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
     found.document_change = crate::documents::newest_change(snapshot)?;
+    found.trail = Trail::load(snapshot)?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SCHEDULES], |key, value| {
         found.remembered.schedules.load(key, value)
     })?;
@@ -130,6 +134,9 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
             }
             Keyspace::Ledger(day) => {
                 found.remembered.days.ledger.insert(day);
+            }
+            Keyspace::Audit(day) => {
+                found.remembered.days.audit.insert(day);
             }
             Keyspace::History(day) => {
                 for direction in [Direction::Up, Direction::Down] {

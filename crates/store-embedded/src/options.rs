@@ -31,6 +31,8 @@ pub struct Options {
     pub on_commit: Option<OnCommit>,
     /// The rules of time zones; those bundled with the program if there are none.
     pub zones: Option<Zones>,
+    /// Whether the audit trail has what became of every job, or only what was asked for.
+    pub audit_changes: bool,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
             danger_no_sync: false,
             on_commit: None,
             zones: None,
+            audit_changes: true,
         }
     }
 }
@@ -55,6 +58,7 @@ impl fmt::Debug for Options {
             .field("shards", &self.shards)
             .field("cache_bytes", &self.cache_bytes)
             .field("danger_no_sync", &self.danger_no_sync)
+            .field("audit_changes", &self.audit_changes)
             .field("zones", &self.zones.as_ref().map(Zones::version))
             .finish_non_exhaustive()
     }

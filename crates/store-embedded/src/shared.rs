@@ -46,6 +46,7 @@ pub(crate) struct Days {
     pub(crate) history: BTreeMap<Day, (Bucket, Bucket)>,
     pub(crate) keys: BTreeSet<Day>,
     pub(crate) ledger: BTreeSet<Day>,
+    pub(crate) audit: BTreeSet<Day>,
 }
 
 impl Shared {

@@ -72,6 +72,7 @@ impl EmbeddedStore {
             claims: found.claims,
             next_entry: found.next_entry,
             document_change: found.document_change,
+            trail: found.trail.recording(options.audit_changes),
             known: Known::default(),
             calendars: FxHashMap::default(),
         };

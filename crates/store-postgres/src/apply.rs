@@ -16,8 +16,8 @@ use crate::desk::{Desk, JobKey};
 use crate::fault::Trouble;
 use crate::leases::Fences;
 use crate::load::{Guess, load_guessed, load_missing};
+use crate::sql;
 use crate::store::{Database, OWNERSHIP};
-use crate::{sql, write};
 
 /// How often a batch begins again. Every round somebody gets through, so this bounds a crowd, not a wait.
 pub(crate) const ROUNDS_COUNT_MAX: usize = 200;
@@ -93,7 +93,7 @@ impl Database {
                 .collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Answers, Error>>()?;
-                write::write(client, self.shards, &desk).await?;
+                self.write(client, now, &desk).await?;
                 return Ok(answers);
             }
             load_missing(client, self.shards, &self.rules, &mut desk).await?;
@@ -123,7 +123,7 @@ impl Database {
             let answers: Vec<_> = orders.iter().map(|order| edit(&mut desk, now, order)).collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Edits, Error>>()?;
-                write::write(client, self.shards, &desk).await?;
+                self.write(client, now, &desk).await?;
                 return Ok(answers);
             }
             load_missing(client, self.shards, &self.rules, &mut desk).await?;
@@ -165,7 +165,7 @@ impl Database {
             if desk.missing.is_empty() {
                 let (answer, changes) = answer?;
                 desk.carry_out(tenant, changes);
-                write::write(client, self.shards, &desk).await?;
+                self.write(client, now, &desk).await?;
                 return Ok(answer);
             }
             load_missing(client, self.shards, &self.rules, &mut desk).await?;

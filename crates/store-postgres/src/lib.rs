@@ -7,6 +7,7 @@
 //! | `submit` | submissions, those of many callers together |
 //! | `apply` | batches that change something: read, decide, write |
 //! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
+//! | `audit` | the audit trail |
 //! | `leases` | which node has which shard |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
@@ -16,6 +17,7 @@
 //! The layout of the tables, and why it is so, is in `docs/postgres.md`.
 
 mod apply;
+mod audit;
 mod connections;
 mod desk;
 mod documents;

@@ -26,11 +26,11 @@ macro_rules! migration {
     };
 }
 
-const MIGRATIONS: [Migration; 1] = [migration!(1, "0001_first")];
+const MIGRATIONS: [Migration; 2] = [migration!(1, "0001_first"), migration!(2, "0002_audit")];
 
 /// The schema this program works with.
-pub const SCHEMA_NUMBER: i32 = 1;
-const _: () = assert!(MIGRATIONS.len() == 1, "and SCHEMA_NUMBER is the last");
+pub const SCHEMA_NUMBER: i32 = 2;
+const _: () = assert!(MIGRATIONS.len() == 2, "and SCHEMA_NUMBER is the last");
 
 /// Held while the schema is looked at and changed, so that nodes that start together do it one after the other.
 const MIGRATION_LOCK: i64 = 0x7469_6465_7768_6565;

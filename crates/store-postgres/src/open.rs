@@ -38,8 +38,9 @@ impl PostgresStore {
         warn_of_settings(&connections).await.map_err(plain)?;
         let upkeep = upkeep::spawn(&connections, options.makes_partitions);
         let news = tokio::sync::Mutex::new(news::listen(&options));
-        let (schema, rules) = (options.schema, Rules::new(options.zones));
-        let database = Arc::new(Database { connections, rules, shards, schema, news });
+        let (schema, audit_changes) = (options.schema, options.audit_changes);
+        let rules = Rules::new(options.zones);
+        let database = Arc::new(Database { connections, rules, shards, audit_changes, schema, news });
         let submissions = Submissions::start(&database);
         Ok(Self { database, submissions, upkeep })
     }

@@ -41,6 +41,8 @@ pub struct Options {
     pub makes_partitions: bool,
     /// The time zones schedules may be in; none is the database that comes with the program.
     pub zones: Option<Zones>,
+    /// Whether the audit trail has what became of every job, or only what was asked for.
+    pub audit_changes: bool,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             call: CALL_DEFAULT,
             makes_partitions: true,
             zones: None,
+            audit_changes: true,
         }
     }
 }

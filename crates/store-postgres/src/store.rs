@@ -39,6 +39,8 @@ pub(crate) struct Database {
     pub(crate) connections: Arc<Connections>,
     pub(crate) rules: Rules,
     pub(crate) shards: u16,
+    /// Whether the audit trail has what became of every job.
+    pub(crate) audit_changes: bool,
     /// The schema the tables stand in.
     pub(crate) schema: String,
     /// What other nodes said.

@@ -15,7 +15,6 @@ use crate::desk::{Desk, JobKey, Named, StoredKey};
 use crate::fault::Trouble;
 use crate::load::{Guess, load_guessed, load_keys, load_missing};
 use crate::store::Database;
-use crate::write;
 
 /// Submissions that may wait; more wait at the door.
 const QUEUE_COUNT_MAX: usize = 1_024;
@@ -130,7 +129,8 @@ impl Database {
             let answers: Vec<_> = group.iter().map(|submitting| take_all_in(&mut desk, submitting)).collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-                write::write(client, self.shards, &desk).await?;
+                let now = group.iter().map(|submitting| submitting.now).max().unwrap_or_default();
+                self.write(client, now, &desk).await?;
                 return Ok(answers);
             }
             load_missing(client, self.shards, &self.rules, &mut desk).await?;

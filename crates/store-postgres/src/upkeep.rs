@@ -1,4 +1,4 @@
-//! What a store does by itself: folds counts, makes partitions, and tries a database that is in trouble.
+//! What a store does by itself: folds counts, links the audit trail, makes partitions, and tries a database that is in trouble.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,12 +9,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
-use crate::{partitions, sql};
+use crate::{audit, partitions, sql};
 
 /// How often tallies are folded.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often partitions are made ahead.
 const PARTITIONS_EVERY: Duration = Duration::from_secs(3_600);
+/// How often changes of jobs are linked into the audit trail.
+const LINK_EVERY: Duration = Duration::from_secs(1);
 /// How often a database in trouble is tried.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 /// Held by whoever folds.
@@ -29,8 +31,15 @@ pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> t
         fold.tick().await;
         let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
         partitions.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut link = tokio::time::interval(LINK_EVERY);
+        link.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while let Some(connections) = weak.upgrade().filter(|connections| !connections.is_closed()) {
             tokio::select! {
+                _ = link.tick() => {
+                    if let Err(trouble) = audit::link_pending(&connections).await {
+                        tracing::debug!(?trouble, "changes of jobs could not be linked into the audit trail");
+                    }
+                }
                 _ = fold.tick() => {
                     if let Err(trouble) = fold_tallies(&connections).await {
                         tracing::debug!(?trouble, "counts could not be folded");

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::join_all;
+use tidewheel_core::audit::{Packed, Step};
 use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::time::Timestamp;
 use tidewheel_store::KeyUse;
 use tokio_postgres::types::ToSql;
 
@@ -16,6 +18,7 @@ use crate::fault::Trouble;
 use crate::load::{bucket_column, shard_column};
 use crate::record::{entry, schedule, spec, status};
 use crate::sql;
+use crate::store::Database;
 use crate::uid::Uid;
 
 /// One column of rows to be written or taken out.
@@ -102,13 +105,49 @@ table!(ScheduleKeys { tenant: String, id: Uid, revision: i64 });
 table!(LedgerKeys { tenant: String, schedule: Uid });
 table!(LedgerRows { tenant: String, schedule: Uid, from_at: i64, decided_at: i64, record: Vec<u8> });
 
-/// Writes all that has changed.
-pub(crate) async fn write(client: &ClientWrapper, shards: u16, desk: &Desk) -> Result<(), Trouble> {
-    let mut batches = Vec::new();
-    JobWrites::new(shards, desk).batches(&mut batches);
-    key_batches(desk, &mut batches);
-    schedule_batches(desk, &mut batches);
-    send(client, batches).await
+table!(AuditRows { chain: i16, at: i64, content: Vec<u8> });
+
+impl Database {
+    /// Writes all that has changed.
+    pub(crate) async fn write(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+        desk: &Desk,
+    ) -> Result<(), Trouble> {
+        let mut batches = Vec::new();
+        JobWrites::new(self.shards, desk).batches(&mut batches);
+        key_batches(desk, &mut batches);
+        schedule_batches(desk, &mut batches);
+        if self.audit_changes {
+            audit_batch(self.shards, now, desk, &mut batches);
+        }
+        send(client, batches).await
+    }
+}
+
+/// What became of jobs, for the audit trail.
+fn audit_batch(shards: u16, now: Timestamp, desk: &Desk, batches: &mut Vec<Batch>) {
+    let mut packed = Packed::default();
+    for ((tenant, id), slot) in desk.jobs.iter().filter(|(_, slot)| slot.changed) {
+        let (before, after) = (slot.stored.as_ref().map(|stored| &*stored.job), slot.now.as_deref());
+        let state = |job: Option<&Job>| job.map(|job| job.status.state);
+        let (from, to) = (state(before), state(after));
+        let attempt = after.map_or(0, |job| job.status.attempt);
+        let is_heartbeat = from == Some(State::Running)
+            && to == Some(State::Running)
+            && before.is_some_and(|job| job.status.attempt == attempt);
+        if !is_heartbeat && (from.is_some() || to.is_some()) {
+            packed.add(shards, tenant, Step { id: *id, from, to, attempt });
+        }
+    }
+    let mut rows = AuditRows::default();
+    for (chain, content) in packed.into_contents() {
+        rows.chain.push(i16::try_from(chain).unwrap_or(i16::MAX));
+        rows.at.push(now.as_ms());
+        rows.content.push(content);
+    }
+    rows.batch(sql::INSERT_AUDIT_PENDING, false, batches);
 }
 
 async fn send(client: &ClientWrapper, batches: Vec<Batch>) -> Result<(), Trouble> {

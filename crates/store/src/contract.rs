@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Documents, Error, HeldKey, KeyClaimed, KeyUse, Leases, ListQuery, Page, Schedules};
+use crate::{Audit, Documents, Error, HeldKey, KeyClaimed, KeyUse, Leases, ListQuery, Page, Schedules};
 
 /// What is fixed when a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +189,7 @@ pub enum Health {
     ReadOnly(String),
 }
 
-/// A place to keep jobs, the schedules they come from, and the small documents the server goes by.
+/// A place to keep jobs, the schedules they come from, the small documents the server goes by, and the audit trail.
 ///
 /// # Contract for all calls
 /// * Answers stand in the order of the questions.
@@ -199,7 +199,7 @@ pub enum Health {
 ///   same old state.
 /// * `now` is the caller's wall clock. A store with a clock of its own uses that for leases instead.
 #[async_trait]
-pub trait Store: Schedules + Documents {
+pub trait Store: Schedules + Documents + Audit {
     /// What kind of store it is, in a word: `embedded`.
     fn kind(&self) -> &'static str;
 

@@ -6,6 +6,7 @@
 //! allowed; a store only decides how to keep the result. What a change means for a job's schedule, and an edit for
 //! its jobs, is worked out in [`evaluate`].
 
+mod audit;
 mod contract;
 mod documents;
 mod error;
@@ -18,6 +19,7 @@ pub mod conformance;
 pub mod evaluate;
 pub mod memory;
 
+pub use audit::{Audit, AuditOrder, AuditQuery, NewAct};
 pub use contract::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order,
     Refusal, Store, Submission, Submitted, TenantDue,

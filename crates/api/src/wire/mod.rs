@@ -20,6 +20,8 @@
 //! | [`write`](mod@write) | jobs as JSON |
 //! | [`schedule_write`] | schedules and ledgers as JSON |
 
+pub mod audit;
+pub mod audit_query;
 pub mod call_key;
 pub mod fault;
 pub mod filter;

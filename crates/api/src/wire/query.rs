@@ -130,7 +130,7 @@ pub(super) fn refuse(code: Code, name: &str, detail: &str, faults: &mut Faults) 
 }
 
 /// A plus sign that was not encoded has become a space; no instant has one.
-fn time(text: &str) -> Result<Timestamp, String> {
+pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     text.replace(' ', "+").parse().map_err(|fault| ToString::to_string(&fault))
 }
 

@@ -20,6 +20,7 @@ use super::Bench;
 use super::connection::{Connection, request};
 use super::plan::PATIENCE;
 use super::stopwatch::{Stopwatch, pause};
+use crate::config::AuditScope;
 use crate::serve::node::{Node, NodeConfig};
 
 /// Attempts under way when a measurement ends are not waited for longer than this.
@@ -102,6 +103,7 @@ impl Subject {
             targets: AddressPolicy::public_only().allow_loopback(),
             tz_dir: None,
             admin_key: None,
+            audit: AuditScope::All,
             deliverer: None,
         })
         .await?;

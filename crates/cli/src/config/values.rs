@@ -11,13 +11,13 @@ use tidewheel_core::time::{format_duration, parse_duration};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
+use super::{AuditScope, Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 
 /// The port of [`LISTEN_DEFAULT`].
 const PORT_DEFAULT: u16 = 7400;
 const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
-/// History is dropped by the day, so less than one means nothing.
+/// History and the audit trail are dropped by the day, so less than one means nothing.
 const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
 const MIN_INTERVAL_MS: RangeInclusive<i64> = SCHEDULE_INTERVAL_MS_MIN..=DAY_MS;
 const DRAIN_MS: RangeInclusive<i64> = 0..=HOUR_MS;
@@ -47,6 +47,8 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
+        Key::Audit => config.audit = audit(text)?,
+        Key::AuditRetention => config.audit_retention_ms = duration_ms(text, HISTORY_MS)?,
         Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
         Key::TenantCatchUpRate => config.tenant_catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
         Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
@@ -102,6 +104,14 @@ fn duration_ms(text: &str, range: RangeInclusive<i64>) -> Result<i64, String> {
     }
     let [min, max] = [*range.start(), *range.end()].map(format_duration);
     Err(format!("{text} is not between {min} and {max}"))
+}
+
+fn audit(text: &str) -> Result<AuditScope, String> {
+    match text {
+        "all" => Ok(AuditScope::All),
+        "admin" => Ok(AuditScope::Admin),
+        _ => Err(format!("{text:?} is neither all nor admin")),
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

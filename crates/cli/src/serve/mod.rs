@@ -61,6 +61,12 @@ pub(crate) struct ServeArgs {
     /// How long finished jobs are kept [default: 30d]
     #[arg(long, value_name = "DURATION")]
     history: Option<String>,
+    /// What the audit trail has: all, or admin, which leaves out what becomes of each job [default: all]
+    #[arg(long, value_name = "SCOPE")]
+    audit: Option<String>,
+    /// How long the audit trail is kept [default: 90d]
+    #[arg(long, value_name = "DURATION")]
+    audit_retention: Option<String>,
     /// Jobs started per second of those missed, backfilled or replayed [default: 5000]
     #[arg(long, value_name = "JOBS")]
     catch_up_rate: Option<String>,
@@ -95,6 +101,8 @@ impl ServeArgs {
             (Key::PushConcurrency, &self.push_concurrency),
             (Key::PushPerHost, &self.push_per_host),
             (Key::History, &self.history),
+            (Key::Audit, &self.audit),
+            (Key::AuditRetention, &self.audit_retention),
             (Key::CatchUpRate, &self.catch_up_rate),
             (Key::TenantCatchUpRate, &self.tenant_catch_up_rate),
             (Key::MinInterval, &self.min_interval),

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::descriptors::connections_max;
 use super::{disk, store, zoneinfo};
+use crate::config::AuditScope;
 
 /// How a node is set up.
 pub(crate) struct NodeConfig {
@@ -45,6 +46,8 @@ pub(crate) struct NodeConfig {
     pub(crate) tz_dir: Option<PathBuf>,
     /// The first admin's key; without it, keys are asked for only if the store has some.
     pub(crate) admin_key: Option<String>,
+    /// What the audit trail has.
+    pub(crate) audit: AuditScope,
     /// Who delivers, instead of HTTP.
     pub(crate) deliverer: Option<Arc<dyn Deliver>>,
 }
@@ -156,11 +159,12 @@ async fn access(
     let directory = Directory::open(Arc::clone(store), Arc::clone(clock)).await;
     let directory = directory.context("cannot read tenants and keys from the store")?;
     let clock = Arc::clone(clock);
-    Ok(Arc::new(if config.admin_key.is_some() || directory.has_keys() {
+    let access = if config.admin_key.is_some() || directory.has_keys() {
         Access::with_keys(directory, clock, config.admin_key.as_deref())
     } else {
         Access::without_keys(directory, clock)
-    }))
+    };
+    Ok(Arc::new(access.auditing_calls(config.audit == AuditScope::All)))
 }
 
 /// The disk matters where the data is on it.

@@ -71,6 +71,7 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
             push_max: config.push_concurrency,
             push_per_host_max: config.push_per_host,
             history_ms: config.history_ms,
+            audit_retention_ms: config.audit_retention_ms,
             catch_up_per_second: config.catch_up_jobs_per_s,
             tenant_catch_up_per_second: config.tenant_catch_up_jobs_per_s,
             ..Config::default()
@@ -79,6 +80,7 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
         targets,
         tz_dir: config.tz_dir,
         admin_key,
+        audit: config.audit,
         deliverer: None,
     }
 }

@@ -10,6 +10,7 @@ use tidewheel_store_embedded::EmbeddedStore;
 use tidewheel_store_postgres::PostgresStore;
 
 use super::node::NodeConfig;
+use crate::config::AuditScope;
 
 /// Opens the store of a node.
 pub(super) async fn open(
@@ -20,6 +21,7 @@ pub(super) async fn open(
     if let Some(url) = &config.store {
         let options = tidewheel_store_postgres::Options {
             zones: Some(zones.clone()),
+            audit_changes: config.audit == AuditScope::All,
             ..tidewheel_store_postgres::Options::new(url)
         };
         let opened = PostgresStore::open(options).await;
@@ -29,6 +31,7 @@ pub(super) async fn open(
     let mut options = tidewheel_store_embedded::Options::new(&config.data);
     options.danger_no_sync = config.danger_no_sync;
     options.zones = Some(zones.clone());
+    options.audit_changes = config.audit == AuditScope::All;
     options.on_commit = Some(Arc::new(move |report| metrics.synced(report.sync_duration)));
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
     Ok(Arc::new(opened.context("opening the store was cut short")??))

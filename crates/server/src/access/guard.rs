@@ -1,4 +1,5 @@
-//! Asks before a call is served: who calls is known to what serves it, and whoever may not never reaches it.
+//! Asks before a call is served: who calls is known to what serves it, and whoever may not never reaches it. What
+//! changes something is recorded on the way ([`crate::audit`]).
 
 use std::sync::Arc;
 
@@ -6,34 +7,86 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use http::{HeaderValue, StatusCode};
 use tonic::Status;
 
 use super::{Access, Need, Peer, need_of};
+use crate::audit::{self, Trail, trail_of};
 use crate::http::Problem;
 
+/// Where a gRPC call came from, for the calls of the HTTP API that it becomes.
+pub(crate) const ORIGIN_METADATA: &str = "tidewheel-origin";
+
+/// What is asked of a route before it is served, and what is recorded of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    call: Arc<str>,
+    need: Need,
+    trail: Trail,
+}
+
+impl Guard {
+    /// That of a call; `None` for one that has no rule.
+    pub(crate) fn of(call: &str) -> Option<Self> {
+        let need = need_of(call)?;
+        Some(Self { call: call.into(), need, trail: trail_of(call, need) })
+    }
+}
+
 /// Serves a route of the HTTP API to whoever may call it.
-pub(crate) async fn guard_route(access: Arc<Access>, need: Need, request: Request, next: Next) -> Response {
-    match admit(&access, need, request) {
-        Ok(request) => next.run(request).await,
+pub(crate) async fn guard_route(access: Arc<Access>, guard: Guard, request: Request, next: Next) -> Response {
+    match admit(&access, &guard, request) {
+        Ok(request) => serve(&access, guard, request, next).await,
         Err(problem) => problem.into_response(),
     }
 }
 
 /// Serves a method of the gRPC API to whoever may call it.
 pub(crate) async fn guard_call(access: Arc<Access>, request: Request, next: Next) -> Response {
+    let mut request = request;
+    note_origin(&mut request);
+    let path = request.uri().path();
     // One that is not there is answered for as what needs most, so that strangers cannot tell.
-    let need = need_of(request.uri().path()).unwrap_or(Need::Administer);
-    match admit(&access, need, request) {
-        Ok(request) => next.run(request).await,
+    let unknown = || Guard { call: path.into(), need: Need::Administer, trail: Trail::Nothing };
+    let guard = Guard::of(path).unwrap_or_else(unknown);
+    match admit(&access, &guard, request) {
+        Ok(request) => serve(&access, guard, request, next).await,
         Err(problem) => Status::from(problem).into_http::<Body>(),
     }
 }
 
+/// Says in the metadata where a call comes from, whatever the caller says there.
+fn note_origin(request: &mut Request) {
+    let address = request.extensions().get::<Peer>().map(|Peer(address)| address.to_string());
+    let headers = request.headers_mut();
+    headers.remove(ORIGIN_METADATA);
+    if let Some(address) = address.and_then(|address| HeaderValue::try_from(address).ok()) {
+        headers.insert(ORIGIN_METADATA, address);
+    }
+}
+
+async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> Response {
+    let auditor = Arc::clone(access.auditor());
+    match guard.trail {
+        Trail::Nothing => next.run(request).await,
+        Trail::Act(action) => audit::served(auditor, action, guard.call, request, next).await,
+        Trail::Sum(action) => audit::sum_up(auditor, action, guard.call, request, next).await,
+    }
+}
+
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
-fn admit(access: &Access, need: Need, mut request: Request) -> Result<Request, Problem> {
-    if need != Need::Nothing {
+fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
+    if guard.need != Need::Nothing {
         let peer = request.extensions().get::<Peer>().copied();
-        let identity = access.check(request.headers(), peer, need)?;
+        let checked = access.check(request.headers(), peer, guard.need);
+        let identity = checked.inspect_err(|problem| {
+            let refused = Some(problem).filter(|problem| problem.status() == StatusCode::FORBIDDEN);
+            if let Some(identity) = refused.and_then(|_| access.identify(request.headers()))
+                && let Trail::Act(action) | Trail::Sum(action) = &guard.trail
+            {
+                audit::refused(access.auditor(), &identity, action, &guard.call, peer);
+            }
+        })?;
         request.extensions_mut().insert(identity);
     }
     Ok(request)

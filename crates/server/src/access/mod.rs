@@ -20,9 +20,12 @@ use tidewheel_core::limits::KEY_BYTES_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Error;
 
-pub(crate) use self::guard::{guard_call, guard_route};
+pub(crate) use self::guard::{Guard, ORIGIN_METADATA, guard_call, guard_route};
 use self::penalty::Penalties;
+#[cfg(test)]
+pub(crate) use self::rules::rules;
 pub(crate) use self::rules::{Need, need_of};
+use crate::audit::Auditor;
 use crate::clock::Clock;
 use crate::directory::{ApiKey, Directory, KeyDigest, Role};
 use crate::engine::Engine;
@@ -41,6 +44,7 @@ pub struct Access {
     closed: bool,
     file_key: Option<Arc<ApiKey>>,
     penalties: Penalties,
+    auditor: Arc<Auditor>,
 }
 
 /// Who calls.
@@ -68,7 +72,8 @@ impl Access {
     /// counts.
     #[must_use]
     pub fn without_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>) -> Self {
-        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default() }
+        let auditor = Arc::new(Auditor::new(Arc::clone(directory.store()), Arc::clone(&clock)));
+        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default(), auditor }
     }
 
     /// Asks for a key. `admin_key` is one, besides those in the directory.
@@ -76,6 +81,20 @@ impl Access {
     pub fn with_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>, admin_key: Option<&str>) -> Self {
         let file_key = admin_key.map(|key| Arc::new(ApiKey::admin_file(key)));
         Self { closed: true, file_key, ..Self::without_keys(directory, clock) }
+    }
+
+    /// Sums up the calls of the jobs' own path in the audit trail, or does not; what becomes of the jobs, and all other
+    /// calls that change something, are in it all the same.
+    #[must_use]
+    pub fn auditing_calls(mut self, audits_calls: bool) -> Self {
+        let auditor = Auditor::new(Arc::clone(self.directory.store()), Arc::clone(&self.clock));
+        self.auditor = Arc::new(auditor.summing_calls(audits_calls));
+        self
+    }
+
+    /// Who records what is asked for.
+    pub(crate) const fn auditor(&self) -> &Arc<Auditor> {
+        &self.auditor
     }
 
     /// What is known of tenants and keys.
@@ -127,6 +146,11 @@ impl Access {
                 Err(Problem::new(Code::Unauthorized, "the key is not known, was revoked or has ended"))
             }
         }
+    }
+
+    /// Whose key came with a request, whatever it allows.
+    pub(crate) fn identify(&self, headers: &HeaderMap) -> Option<Identity> {
+        self.find(&KeyDigest::of(shown_key(headers)?)).map(Identity::Key)
     }
 
     fn find(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {

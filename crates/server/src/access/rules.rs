@@ -88,6 +88,8 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("post /v1/tenants/{id}/webhook-secrets", Need::Manage),
     ("get /v1/tenants/{id}/webhook-secrets/{secret}", Need::Manage),
     ("delete /v1/tenants/{id}/webhook-secrets/{secret}", Need::Manage),
+    ("get /v1/audit", Need::Manage),
+    ("get /v1/audit/chains", Need::Administer),
     ("get /v1/keys", Need::Administer),
     ("post /v1/keys", Need::Administer),
     ("get /v1/keys/{id}", Need::Administer),
@@ -143,6 +145,12 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Need::Nothing),
     ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Need::Nothing),
 ];
+
+/// Every call, for those who go through them.
+#[cfg(test)]
+pub(crate) const fn rules() -> &'static [(&'static str, Need)] {
+    RULES
+}
 
 /// What a call needs; `None` for one that has no rule.
 pub(crate) fn need_of(call: &str) -> Option<Need> {

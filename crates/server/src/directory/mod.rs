@@ -99,6 +99,11 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Where all of it is kept.
+    pub(crate) const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     /// Has the engine go by the weights and caps that are set, now and whenever they change.
     pub fn steer(&self, engine: &Engine) {
         let (mut changes, engine) = (self.changes.subscribe(), engine.clone());

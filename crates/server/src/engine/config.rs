@@ -1,8 +1,8 @@
 //! The knobs of the engine, each with its default as a named constant.
 
 use tidewheel_core::limits::{
-    HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT, WORKER_DEAD_MS,
-    WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
+    AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+    WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
@@ -47,6 +47,8 @@ pub struct Config {
     pub upkeep_ms: i64,
     /// How long finished jobs are kept.
     pub history_ms: i64,
+    /// How long the audit trail is kept.
+    pub audit_retention_ms: i64,
     /// Silence after which a connected worker is taken for dead.
     pub worker_dead_ms: i64,
     /// How long after a lost connection a worker may come back for its session.
@@ -77,6 +79,7 @@ impl Default for Config {
             sweep_ms: 10 * MINUTE_MS,
             upkeep_ms: 10 * MINUTE_MS,
             history_ms: HISTORY_MS_DEFAULT,
+            audit_retention_ms: AUDIT_RETENTION_MS_DEFAULT,
             worker_dead_ms: WORKER_DEAD_MS,
             worker_resume_ms: WORKER_RESUME_MS,
             worker_take_back_ms: WORKER_TAKE_BACK_MS,

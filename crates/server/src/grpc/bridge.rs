@@ -15,9 +15,11 @@ use tonic::metadata::MetadataMap;
 use tower_service::Service as _;
 
 use super::status::{refusal, retry_after, status};
+use crate::access::{ORIGIN_METADATA, Peer};
 
 /// Metadata that mean the same as headers.
-const PASSED_ON: [&str; 3] = ["tidewheel-tenant", "idempotency-key", "authorization"];
+const PASSED_ON: [&str; 5] =
+    ["tidewheel-tenant", "idempotency-key", "authorization", "x-request-id", ORIGIN_METADATA];
 
 /// The HTTP API.
 #[derive(Clone)]
@@ -132,6 +134,11 @@ impl Bridge {
         *request.uri_mut() = format!("{}{}", call.path, call.query)
             .parse()
             .map_err(|_| status(Code::MalformedRequest, "the request cannot be put as an address"))?;
+        // Where the call came from is for the audit trail.
+        let origin = request.headers_mut().remove(ORIGIN_METADATA);
+        if let Some(address) = origin.and_then(|address| address.to_str().ok()?.parse().ok()) {
+            request.extensions_mut().insert(Peer(address));
+        }
         let mut router = self.router.clone();
         let Ok(answer) = router.call(request).await;
         let (head, body) = answer.into_parts();

@@ -18,6 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::app::App;
 use super::problem::Problem;
+use crate::audit::Fields;
 
 /// How much of a body that is too large is read and thrown away. A client that is still sending when the
 /// connection closes may never see the answer.
@@ -164,6 +165,7 @@ impl FromRequest<Arc<App>> for Text {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let fields = request.extensions().get::<Fields>().cloned();
         let mut intake = Intake::open(Arc::clone(app), request, app.limits.body_bytes_max).await?;
         let mut whole = Vec::new();
         while let Some(bytes) = intake.next().await? {
@@ -171,6 +173,9 @@ impl FromRequest<Arc<App>> for Text {
         }
         let text = String::from_utf8(whole)
             .map_err(|fault| Problem::new(Code::MalformedJson, format!("the body is not UTF-8: {fault}")))?;
+        if let Some(fields) = fields {
+            fields.note(&text);
+        }
         Ok(Self { text, _held: intake.into_permit() })
     }
 }

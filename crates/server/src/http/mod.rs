@@ -13,7 +13,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `keys`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `keys`, `audit`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
@@ -23,6 +23,7 @@ mod admission;
 mod answer;
 mod app;
 mod attempts;
+mod audit;
 mod body;
 mod bulk;
 mod calendars;

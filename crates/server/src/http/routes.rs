@@ -10,10 +10,10 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
-    schedules, tenants, webhook_secrets, workers,
+    access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, jobs, keys, overview,
+    queues, schedules, tenants, webhook_secrets, workers,
 };
-use crate::access::{Access, guard_route, need_of};
+use crate::access::{Access, Guard, guard_route};
 
 /// A route: its method, its path and who answers.
 struct Route {
@@ -72,6 +72,8 @@ fn v1() -> Vec<Route> {
         on("post", "/tenants/{id}/webhook-secrets", post(webhook_secrets::add)),
         on("get", "/tenants/{id}/webhook-secrets/{secret}", get(webhook_secrets::one)),
         on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
+        on("get", "/audit", get(audit::list)),
+        on("get", "/audit/chains", get(audit::chains)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),
@@ -129,14 +131,15 @@ pub fn router(parts: HttpParts) -> Router {
 /// What answers a route, for whoever may call it. One without a rule is not served.
 fn guarded(access: &Arc<Access>, route: &Route, prefix: &str) -> Option<MethodRouter<Arc<App>>> {
     let call = format!("{} {prefix}{}", route.method, route.path);
-    let Some(need) = need_of(&call) else {
+    let Some(guard) = Guard::of(&call) else {
         tracing::error!(call, "a route has no rule for who may call it and is not served");
         return None;
     };
     let access = Arc::clone(access);
-    let guard =
-        axum::middleware::from_fn(move |request, next| guard_route(Arc::clone(&access), need, request, next));
-    Some(route.handler.clone().route_layer(guard))
+    let layer = axum::middleware::from_fn(move |request, next| {
+        guard_route(Arc::clone(&access), guard.clone(), request, next)
+    });
+    Some(route.handler.clone().route_layer(layer))
 }
 
 async fn refuse_method(method: http::Method, OriginalUri(uri): OriginalUri) -> Problem {

@@ -193,6 +193,10 @@ async fn converse(
     }
 }
 
+/// Marks an answer that is still being made while it is sent: its request is under way until its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LongAnswer;
+
 /// What happens on one connection.
 #[derive(Default)]
 struct Activity {
@@ -235,7 +239,7 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
             let answer = tower_service::Service::call(&mut app, request).await?;
             // A gRPC call is under way until the last of its answers. Any other may take as long as it likes to read.
             let is_call = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/grpc");
-            Ok(if is_call {
+            Ok(if is_call || answer.extensions().get::<LongAnswer>().is_some() {
                 answer.map(|body| Body::new(Held { body, _under_way: under_way }))
             } else {
                 answer

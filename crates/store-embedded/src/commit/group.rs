@@ -9,7 +9,7 @@ use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{HeldKey, IdempotencyClaim, KeyUse};
+use tidewheel_store::{HeldKey, IdempotencyClaim, KeyUse, NewAct};
 
 use super::Answer;
 use super::documents::DocumentChanges;
@@ -104,6 +104,10 @@ pub(crate) struct Group {
     moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
     pub(super) documents: DocumentChanges,
+    /// What was asked for, for the audit trail.
+    pub(super) acts: Vec<NewAct>,
+    /// The newest time any of its requests goes by.
+    pub(super) now: Timestamp,
     /// Records of `meta`; the last one of a key counts.
     pub(super) meta: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) answers: Vec<Answer>,

@@ -29,6 +29,7 @@ impl Committer {
     pub(super) fn judge(&mut self, group: &mut Group, request: Request) {
         let poisoned = self.shared.poisoned();
         let refused = |error: &Option<Error>| error.clone().map_or(Ok(()), Err);
+        group.now = request.now().map_or(group.now, |now| group.now.max(now));
         match request {
             Request::Submit { now, arrivals, on_conflict, reply } => {
                 let outcome =
@@ -94,7 +95,15 @@ impl Committer {
                     group.answers.push(Answer::Done(reply));
                 }
             },
-            Request::DropHistory { .. } | Request::Close { .. } => {}
+            Request::AppendActs { acts, reply, .. } => match poisoned {
+                Some(error) => drop(reply.send(Err(error))),
+                None => {
+                    group.bytes += acts.iter().map(|act| act.content.len() + 128).sum::<usize>();
+                    group.acts.extend(acts);
+                    group.answers.push(Answer::Done(reply));
+                }
+            },
+            Request::DropHistory { .. } | Request::DropAudit { .. } | Request::Close { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@
 //! After a failed commit nobody knows what the disk holds, so nothing is written any more until a restart has
 //! read it again.
 
+mod audit;
 mod documents;
 mod group;
 mod judge;
@@ -24,8 +25,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::Dates;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, DocumentKey, Error, IdempotencyClaim, IfVersion, KeyClaimed, OnConflict, Order,
-    Refusal, ScheduleOrder, Submitted,
+    Applied, Checkpoint, DocumentKey, Error, IdempotencyClaim, IfVersion, KeyClaimed, NewAct, OnConflict,
+    Order, Refusal, ScheduleOrder, Submitted,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +34,7 @@ use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
 use crate::place::JobKey;
 use crate::shared::Shared;
+pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
 pub(crate) use group::{Group, Pointer};
 pub(crate) use known::Known;
@@ -71,8 +73,31 @@ pub(crate) enum Request {
     PutDocument { key: DocumentKey, bytes: Option<Bytes>, if_version: IfVersion, reply: Reply<Put> },
     ClaimKey { now: Timestamp, tenant: Tenant, claim: IdempotencyClaim, reply: Reply<KeyClaimed> },
     NoteZones { identity: Option<Arc<str>>, reply: Reply<()> },
+    AppendActs { now: Timestamp, acts: Vec<NewAct>, reply: Reply<()> },
     DropHistory { now: Timestamp, before: Timestamp, reply: Reply<u64> },
+    DropAudit { before: Timestamp, reply: Reply<()> },
     Close { reply: Reply<()> },
+}
+
+impl Request {
+    /// The time it goes by, if it changes anything at one.
+    const fn now(&self) -> Option<Timestamp> {
+        match self {
+            Self::Submit { now, .. }
+            | Self::Apply { now, .. }
+            | Self::EditSchedules { now, .. }
+            | Self::ClaimKey { now, .. }
+            | Self::AppendActs { now, .. }
+            | Self::DropHistory { now, .. } => Some(*now),
+            Self::OpenEpoch { .. }
+            | Self::SaveCheckpoints { .. }
+            | Self::PutCalendar { .. }
+            | Self::PutDocument { .. }
+            | Self::NoteZones { .. }
+            | Self::DropAudit { .. }
+            | Self::Close { .. } => None,
+        }
+    }
 }
 
 /// An answer that waits for the commit.
@@ -117,6 +142,8 @@ pub(crate) struct Committer {
     pub(crate) next_entry: u64,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
+    /// Where the chains of the audit trail end.
+    pub(crate) trail: Trail,
     /// Schedules read or written lately.
     pub(crate) known: Known,
     /// Calendars read lately.
@@ -140,6 +167,10 @@ impl Committer {
                     let outcome = self.drop_history(now, before);
                     drop(reply.send(outcome));
                 }
+                Request::DropAudit { before, reply } => {
+                    let outcome = self.drop_audit(before);
+                    drop(reply.send(outcome));
+                }
                 first @ (Request::Submit { .. }
                 | Request::Apply { .. }
                 | Request::OpenEpoch { .. }
@@ -148,6 +179,7 @@ impl Committer {
                 | Request::PutCalendar { .. }
                 | Request::PutDocument { .. }
                 | Request::ClaimKey { .. }
+                | Request::AppendActs { .. }
                 | Request::NoteZones { .. }) => waiting = self.serve_group(first, &mut requests),
             }
         }
@@ -158,7 +190,10 @@ impl Committer {
         let mut group = std::mem::take(&mut self.spare);
         let mut next = Some(first);
         while let Some(request) = next.take() {
-            if matches!(request, Request::Close { .. } | Request::DropHistory { .. }) {
+            if matches!(
+                request,
+                Request::Close { .. } | Request::DropHistory { .. } | Request::DropAudit { .. }
+            ) {
                 next = Some(request);
                 break;
             }

@@ -1,10 +1,12 @@
 //! Turning a group into one batch, committing it, and telling everybody.
 
+use tidewheel_core::audit::Packed;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Bucket;
 use tidewheel_store::Error;
 
 use super::Committer;
+use super::audit::note_change;
 use super::group::{Group, Slot};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
 use crate::counters::Changes;
@@ -46,9 +48,14 @@ impl Committer {
         let mut plan = Plan::default();
         // A job that ends is two writes.
         plan.batch.0.reserve(2 * group.slots.len());
+        let mut changes = Packed::default();
         for slot in group.slots.drain(..) {
+            if self.trail.changes {
+                note_change(&mut changes, self.shared.shards, &slot);
+            }
             self.plan_job(&mut plan, slot)?;
         }
+        self.plan_audit(&mut plan.batch, changes, group)?;
         self.plan_claims(&mut plan);
         self.plan_pointers(&mut plan, group)?;
         // Within a batch no key may occur twice: the last one counts.

@@ -46,6 +46,11 @@ impl<'a> Reader<'a> {
         &*self.snapshot
     }
 
+    /// Which dated keyspaces there were.
+    pub(crate) fn days(&self) -> &Days {
+        &self.days
+    }
+
     pub(crate) fn get(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
         ids.iter().map(|id| self.get_one(JobKey { id: *id, tenant: tenant.clone() })).collect()
     }

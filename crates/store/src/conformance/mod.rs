@@ -18,6 +18,7 @@
 //! | [`overlaps`] | schedules: runs that overlap |
 //! | [`ledgers`] | ledgers and calendars |
 //! | [`documents`] | small documents |
+//! | [`auditing`] | the audit trail |
 //! | [`keeping`] | what survives closing and opening, what is dropped, what is closed |
 //! | [`parallel`] | calls side by side |
 //! | [`leasing`] | several nodes: who has which shard, and what that allows; asked for apart |
@@ -34,6 +35,7 @@ mod dice;
 mod trial;
 mod walk;
 
+pub mod auditing;
 pub mod documents;
 pub mod editing;
 pub mod firing;
@@ -209,6 +211,14 @@ macro_rules! conformance_tests {
             a_version_guards_a_document,
             documents_are_listed,
         );
+        $crate::conformance_tests!(@cases $new_home, auditing:
+            acts_are_kept_in_chains,
+            every_change_of_a_job_is_recorded,
+            what_changes_nothing_is_not_recorded,
+            many_changes_make_few_records,
+            records_are_read_page_by_page,
+            old_records_are_dropped_and_chains_stay_whole,
+        );
         $crate::conformance_tests!(@cases $new_home, keeping:
             everything_survives_reopening,
             attempts_under_way_survive_reopening,
@@ -228,6 +238,7 @@ macro_rules! conformance_tests {
             a_claim_and_a_pause_do_not_both_win,
             one_of_many_gets_a_name,
             one_of_many_makes_a_document,
+            chains_do_not_fork,
             a_herd_and_edits_see_each_other,
         );
 

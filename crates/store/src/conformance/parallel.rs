@@ -4,16 +4,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use tidewheel_core::audit::{Changes, Kind};
 use tidewheel_core::job::{Command, Rejection, State};
 use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::NewSchedule;
 
+use super::auditing::sound_trail;
 use super::beat::{BEAT_MS, beat, carrying, creating, faster, ordering, outcomes, update};
 use super::trial::{Trial, claim, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
 use crate::{
-    DocumentKey, IfVersion, KeyUse, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal, Store,
-    Submitted,
+    DocumentKey, IfVersion, KeyUse, NewAct, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal,
+    Store, Submitted,
 };
 
 /// Something to be done.
@@ -239,6 +241,27 @@ pub async fn one_of_many_makes_a_document(home: &dyn Home, spawn: Spawn) {
     assert_eq!((found.version, found.bytes), (version, Bytes::from(number.to_string())));
     let refused = answers.iter().filter_map(|(_, answer)| (*answer).err());
     assert!(refused.clone().all(|stale| stale.version == Some(version)));
+}
+
+/// Many add to one chain, acts and changes of jobs: it stays one chain, and nothing is lost.
+pub async fn chains_do_not_fork(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let (acme, now) = (tenant("acme"), trial.now);
+    let jobs: Vec<_> = (0..TASKS_COUNT).map(|_| trial.job(&acme, 0)).collect();
+    side_by_side(&trial, spawn, |number, store| {
+        let act = NewAct { tenant: acme.clone(), content: Bytes::from(number.to_string()) };
+        let job = keyless(&jobs[number]);
+        async move {
+            store.append_acts(now, vec![act]).await.expect("added");
+            store.submit(now, vec![job], OnConflict::KeepOthers).await.expect("answered");
+        }
+    })
+    .await;
+    let records = sound_trail(&*trial.store).await;
+    let acts = records.iter().filter(|record| record.kind == Kind::Act).count();
+    let changed = records.iter().filter(|record| record.kind == Kind::Changes);
+    let changed: usize = changed.map(|record| Changes::of(&record.content).count()).sum();
+    assert_eq!((acts, changed), (TASKS_COUNT, TASKS_COUNT));
 }
 
 /// Batches of claims beside edits of the same schedules: each instant fires once, and no edit is lost.

@@ -94,6 +94,14 @@ pub enum Call {
     Documents,
     /// [`crate::Documents::newest_document_change`].
     NewestDocumentChange,
+    /// [`crate::Audit::append_acts`].
+    AppendActs,
+    /// [`crate::Audit::audit_records`].
+    AuditRecords,
+    /// [`crate::Audit::audit_chains`].
+    AuditChains,
+    /// [`crate::Audit::drop_audit`].
+    DropAudit,
 }
 
 impl Call {
@@ -117,7 +125,9 @@ impl Call {
             | Self::Renew
             | Self::Release
             | Self::HoldNamed
-            | Self::PutDocument => true,
+            | Self::PutDocument
+            | Self::AppendActs
+            | Self::DropAudit => true,
             Self::NextBucket
             | Self::DueTenants
             | Self::Due
@@ -140,7 +150,9 @@ impl Call {
             | Self::ShardLeases
             | Self::Document
             | Self::Documents
-            | Self::NewestDocumentChange => false,
+            | Self::NewestDocumentChange
+            | Self::AuditRecords
+            | Self::AuditChains => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! shows what the other stores must do, and is the store of the simulator, whose crashes ([`MemoryStore::reopen`])
 //! and faults ([`MemoryStore::with_faults`]) it knows.
 
+mod audit;
 mod books;
 mod documents;
 mod faults;
@@ -70,6 +71,22 @@ impl MemoryStore {
         }
     }
 
+    /// A call that may change jobs, and adds what it did to the audit trail.
+    async fn change<T: Send>(
+        &self,
+        call: Call,
+        now: Timestamp,
+        act: impl FnOnce(&mut Tables) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let shards = self.layout.shards;
+        let sealed = |tables: &mut Tables| {
+            let answer = act(tables);
+            tables.trail.seal(now, shards);
+            answer
+        };
+        self.call(call, sealed).await
+    }
+
     async fn call<T: Send>(
         &self,
         call: Call,
@@ -129,7 +146,7 @@ impl Store for MemoryStore {
         jobs: Vec<Submission>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
-        self.call(Call::Submit, |tables| Ok(tables.submit(now, jobs, on_conflict))).await
+        self.change(Call::Submit, now, |tables| Ok(tables.submit(now, jobs, on_conflict))).await
     }
 
     async fn apply(
@@ -138,7 +155,7 @@ impl Store for MemoryStore {
         epoch: Option<u64>,
         orders: Vec<Order>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
-        self.call(Call::Apply, |tables| tables.apply(now, epoch, orders)).await
+        self.change(Call::Apply, now, |tables| tables.apply(now, epoch, orders)).await
     }
 
     async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error> {

@@ -12,6 +12,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
+use super::audit::Trail;
 use super::documents::Shelf;
 use super::leases::LeaseTable;
 use super::plans::Plans;
@@ -33,6 +34,7 @@ pub(super) struct Tables {
     checkpoints: BTreeMap<Shard, Checkpoint>,
     pub(super) plans: Plans,
     pub(super) shelf: Shelf,
+    pub(super) trail: Trail,
     /// Derived: the waiting jobs.
     armed: BTreeMap<(Shard, Bucket), BTreeMap<Tenant, BTreeSet<Position>>>,
     /// Derived: the running jobs.
@@ -65,6 +67,7 @@ impl Tables {
             checkpoints: BTreeMap::new(),
             plans: Plans::default(),
             shelf: Shelf::default(),
+            trail: Trail::default(),
             armed: BTreeMap::new(),
             running: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -211,6 +214,7 @@ impl Tables {
 
     /// The one place where jobs change. `old` is what is there now.
     fn replace(&mut self, old: Option<&Job>, new: Option<Job>) {
+        self.trail.note(old, new.as_ref());
         if let Some(old) = old {
             self.forget(old);
         }
@@ -371,7 +375,7 @@ impl Tables {
         };
         let over: Vec<_> = self.jobs.values().flat_map(BTreeMap::values).filter(is_over).cloned().collect();
         for job in &over {
-            self.replace(Some(job), None);
+            self.forget(job);
         }
         for keys in self.keys.values_mut() {
             keys.retain(|_, there| now < there.until);

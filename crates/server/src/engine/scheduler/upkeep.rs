@@ -1,4 +1,4 @@
-//! What the scheduler does every so often: sweeps, checkpoints, dropping old history, gauges.
+//! What the scheduler does every so often: sweeps, checkpoints, dropping old history and old records of the audit trail, gauges.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ impl Scheduler {
             self.upkeep_at_ms = monotonic_ms + self.config.upkeep_ms;
             let shared = Arc::clone(&self.shared);
             let before = now.plus_ms(-self.config.history_ms);
+            let audit_before = now.plus_ms(-self.config.audit_retention_ms);
             let upkeep_ms = self.config.upkeep_ms;
             tokio::spawn(async move {
                 if !shared.is_appointed("upkeep", upkeep_ms).await {
@@ -49,6 +50,9 @@ impl Scheduler {
                     Ok(0) => {}
                     Ok(count) => tracing::info!(count, "dropped old finished jobs"),
                     Err(error) => tracing::warn!(%error, "old finished jobs could not be dropped"),
+                }
+                if let Err(error) = shared.store.drop_audit(audit_before).await {
+                    tracing::warn!(%error, "old records of the audit trail could not be dropped");
                 }
             });
         }

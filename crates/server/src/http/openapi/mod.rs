@@ -3,6 +3,8 @@
 
 mod admin_paths;
 mod admin_shapes;
+mod audit_paths;
+mod audit_shapes;
 mod cluster_shapes;
 mod overview_shapes;
 mod parameters;
@@ -49,8 +51,8 @@ enum Body {
 /// The whole document.
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
-    for operation in paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS).chain(admin_paths::OPERATIONS)
-    {
+    let operations = paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS);
+    for operation in operations.chain(admin_paths::OPERATIONS).chain(audit_paths::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -72,6 +74,7 @@ pub(super) fn document() -> Value {
             {"name": "workers", "description": "Pulling jobs from queues, and reporting on attempts."},
             {"name": "dead letters", "description": "Jobs that were given up."},
             {"name": "tenants and keys", "description": "Who may do what, and how much of it."},
+            {"name": "audit", "description": "Who did what, and what became of jobs."},
             {"name": "server", "description": "The server itself."},
         ],
         "paths": paths,

@@ -1,0 +1,63 @@
+//! The audit trail from outside: a real server, and `tidewheel audit`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod harness;
+
+use std::process::Output;
+
+use harness::Server;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn ran(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn what_was_done_is_listed_exported_and_checked() {
+    let data = TempDir::new().unwrap();
+    let server = Server::start(data.path());
+    let job = server.submit(&json!({"type": "t", "queue": "q", "delay": "1h"}));
+    ran(&server.cli(&["job", "cancel", &job]));
+    ran(&server.cli(&["tenant", "set", "acme", "--weight", "3"]));
+    let table = ran(&server.cli(&["audit", "list"]));
+    for word in ["jobs.cancel", "tenants.put", "anonymous", "127.0.0.1", "acme", "scheduled to cancelled"] {
+        assert!(table.contains(word), "{word} is not in\n{table}");
+    }
+    let cancels = ran(&server.cli(&["audit", "list", "--action", "jobs.cancel", "-o", "json"]));
+    let cancels: Value = serde_json::from_str(&cancels).unwrap();
+    assert_eq!(cancels["items"].as_array().unwrap().len(), 1);
+    assert_eq!(cancels["items"][0]["object"], job.as_str());
+
+    let export = data.path().join("export.ndjson");
+    let lines = ran(&server.cli(&["audit", "export"]));
+    std::fs::write(&export, &lines).unwrap();
+    let file = export.to_str().unwrap();
+    assert!(ran(&server.cli(&["audit", "verify"])).contains("sound"));
+    assert!(ran(&server.cli(&["audit", "verify", "--file", file])).contains("sound"));
+
+    let altered = lines.replacen("\"weight\"", "\"nothing\"", 1);
+    assert_ne!(altered, lines);
+    std::fs::write(&export, altered).unwrap();
+    let output = server.cli(&["audit", "verify", "--file", file]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("was altered"), "{output:?}");
+}
+
+#[test]
+fn changes_of_jobs_can_be_left_out_and_acts_cannot() {
+    let data = TempDir::new().unwrap();
+    let server = Server::start_with(data.path(), &["--audit", "admin"]);
+    let job = server.submit(&json!({"type": "t", "queue": "q", "delay": "1h"}));
+    assert_eq!(server.request("POST", &format!("/v1/jobs/{job}/cancel"), "").status, 200);
+    let found = server.get("/v1/audit");
+    let found = found["items"].as_array().unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["action"], "jobs.cancel");
+    assert_eq!(found[0]["address"], "127.0.0.1");
+}

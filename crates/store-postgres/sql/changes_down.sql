@@ -1,0 +1,6 @@
+SELECT chain, seq, at, kind, previous, hash, content
+FROM audit
+WHERE kind = 1 AND at >= $1 AND at < $2
+  AND ($3::bigint IS NULL OR (at, chain, seq) < ($3, $4::smallint, $5::bigint))
+ORDER BY at DESC, chain DESC, seq DESC
+LIMIT $6

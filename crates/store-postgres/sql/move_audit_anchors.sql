@@ -1,0 +1,3 @@
+UPDATE audit_chains c SET anchor_seq = n.seq, anchor_at = n.at, anchor_hash = n.hash
+FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bytea[]) AS n (chain, seq, at, hash)
+WHERE c.chain = n.chain
