@@ -6,8 +6,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use http::header::COOKIE;
 use tonic::Status;
 
+use super::origin::refuse_other_origins;
 use super::{Access, Need, Peer, need_of};
 use crate::http::Problem;
 
@@ -20,7 +22,9 @@ pub(crate) async fn guard_route(access: Arc<Access>, need: Need, request: Reques
 }
 
 /// Serves a method of the gRPC API to whoever may call it.
-pub(crate) async fn guard_call(access: Arc<Access>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard_call(access: Arc<Access>, mut request: Request, next: Next) -> Response {
+    // Cookies are for the web pages, which do not call this way.
+    request.headers_mut().remove(COOKIE);
     // One that is not there is answered for as what needs most, so that strangers cannot tell.
     let need = need_of(request.uri().path()).unwrap_or(Need::Administer);
     match admit(&access, need, request) {
@@ -31,10 +35,14 @@ pub(crate) async fn guard_call(access: Arc<Access>, request: Request, next: Next
 
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
 fn admit(access: &Access, need: Need, mut request: Request) -> Result<Request, Problem> {
+    refuse_other_origins(request.method(), request.uri(), request.headers())?;
     if need != Need::Nothing {
         let peer = request.extensions().get::<Peer>().copied();
-        let identity = access.check(request.headers(), peer, need)?;
+        let (identity, session) = access.check(request.method(), request.headers(), peer, need)?;
         request.extensions_mut().insert(identity);
+        if let Some(session) = session {
+            request.extensions_mut().insert(session);
+        }
     }
     Ok(request)
 }

@@ -11,7 +11,7 @@ use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
     access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
-    schedules, tenants, webhook_secrets, workers,
+    schedules, session, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
 
@@ -72,6 +72,9 @@ fn v1() -> Vec<Route> {
         on("post", "/tenants/{id}/webhook-secrets", post(webhook_secrets::add)),
         on("get", "/tenants/{id}/webhook-secrets/{secret}", get(webhook_secrets::one)),
         on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
+        on("post", "/session", post(session::sign_in)),
+        on("delete", "/session", delete(session::sign_out)),
+        on("get", "/me", get(session::me)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),
