@@ -212,6 +212,9 @@ pub(crate) mod meta {
     pub(crate) const DAYS: u8 = b'd';
     /// Prefix: checkpoints of one shard.
     pub(crate) const CHECKPOINTS: u8 = b'c';
+    /// Prefix: a job that is tried again at the very instant in its id, under its natural key. Every other that is stands
+    /// in `parked`; so those that are can be listed without those that never ran.
+    pub(crate) const RETRYING: u8 = b'r';
     /// Prefix: days whose history is being dropped.
     pub(crate) const DROPPING: u8 = b'x';
 
@@ -229,6 +232,10 @@ pub(crate) mod meta {
 
     pub(crate) fn checkpoint(shard: Shard) -> Vec<u8> {
         [&[CHECKPOINTS], shard.0.to_be_bytes().as_slice()].concat()
+    }
+
+    pub(crate) fn retrying(natural: &[u8]) -> Vec<u8> {
+        [&[RETRYING], natural].concat()
     }
 
     pub(crate) fn dropping(day: Day) -> Vec<u8> {

@@ -134,6 +134,7 @@ async function fillDead(server) {
 async function fillHostile(server) {
   const tries = [
     ["/v1/jobs", { type: HOSTILE, delay: "9h" }],
+    ["/v1/jobs", { type: "<svg/onload=window.pwned=4>", delay: "9h" }],
     ["/v1/jobs", { type: "hostile", queue: HOSTILE, delay: "9h" }],
     ["/v1/jobs", { type: "hostile", labels: { [HOSTILE]: HOSTILE }, delay: "9h" }],
     ["/v1/jobs", { type: "hostile", idempotency_key: HOSTILE, payload: HOSTILE, delay: "9h" }],
