@@ -63,7 +63,8 @@ impl SignedIn {
 async fn a_key_signs_in_by_a_cookie_that_no_script_reads_and_no_other_site_sends() {
     let api = closed().await;
     let (id, viewer) = key(&api, json!({"role": "viewer", "tenant": "acme", "name": "a screen"})).await;
-    let answer = send(&api, "POST", "/v1/session", &[("host", "tide.example")], &json!({"key": viewer})).await;
+    let answer =
+        send(&api, "POST", "/v1/session", &[("host", "tide.example")], &json!({"key": viewer})).await;
     let cookie = answer.header("set-cookie").to_owned();
     for part in ["; HttpOnly", "; SameSite=Strict", "; Secure", "; Path=/", "; Max-Age=43200"] {
         assert!(cookie.contains(part), "{cookie} lacks {part}");

@@ -26,7 +26,11 @@ impl SessionRequest {
         let at = &At::ROOT;
         let fields: SessionFields<'_> = read::body(text, at, faults)?;
         let Some(field) = fields.key else {
-            faults.add(Code::MissingField, &at.field("key"), "give the key, here or as `Authorization: Bearer twk_…`");
+            faults.add(
+                Code::MissingField,
+                &at.field("key"),
+                "give the key, here or as `Authorization: Bearer twk_…`",
+            );
             return None;
         };
         field.text(at, faults).map(|key| Self { key: String::from(key) })

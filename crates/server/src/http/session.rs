@@ -148,7 +148,10 @@ mod tests {
         };
         for host in ["127.0.0.1:7400", "localhost", "LOCALHOST:80", "[::1]:7400", "127.8.0.1"] {
             assert!(is_plain(&[("host", host)]), "{host}");
-            assert!(!is_plain(&[("host", host), ("origin", "https://tide.example")]), "a proxy before {host}");
+            assert!(
+                !is_plain(&[("host", host), ("origin", "https://tide.example")]),
+                "a proxy before {host}"
+            );
             assert!(!is_plain(&[("host", host), ("x-forwarded-proto", "https")]), "a proxy before {host}");
         }
         for host in ["tide.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1", ""] {

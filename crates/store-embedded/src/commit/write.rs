@@ -129,9 +129,8 @@ impl Committer {
     /// Notes whether a job that moves to `place` is one that is tried again at the very instant in its id. One that is
     /// claimed in the same group may be noted for nothing.
     fn mark_retrying(&mut self, plan: &mut Plan, slot: &Slot, place: Option<Place>) {
-        let has_run = slot.job.as_ref().is_some_and(|job| {
-            matches!(job.status.state, State::Retrying | State::Running)
-        });
+        let has_run =
+            slot.job.as_ref().is_some_and(|job| matches!(job.status.state, State::Retrying | State::Running));
         let is_retrying = has_run && place == Some(Place::Home);
         let key = || keys::meta::retrying(&slot.key.natural(self.shared.shards));
         if is_retrying {

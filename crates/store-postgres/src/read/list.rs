@@ -151,7 +151,8 @@ impl Database {
         for row in &client.query(&statement, &[]).await? {
             add(tenants.entry(row.try_get(2)?).or_default(), row)?;
         }
-        let tenants = tenants.into_iter().filter_map(|(name, counts)| Some((Tenant::new(&name).ok()?, counts)));
+        let tenants =
+            tenants.into_iter().filter_map(|(name, counts)| Some((Tenant::new(&name).ok()?, counts)));
         Ok(Counts::busiest(tenants, count_max))
     }
 }
