@@ -52,6 +52,12 @@ pub const KEY_NAME_BYTES_MAX: usize = 128;
 pub const KEY_BYTES_MAX: usize = 512;
 /// Between two notes of when a key was used last.
 pub const KEY_USE_NOTED_MS: i64 = MINUTE_MS;
+/// How long somebody stays signed in to the web pages.
+pub const SESSION_MS: i64 = 12 * HOUR_MS;
+/// Sessions of one key that are remembered as ended; beyond it, all that began before the oldest of them are.
+pub const SESSION_ENDS_COUNT_MAX: usize = 100;
+/// The cookie of a session; what is longer is none.
+pub const SESSION_COOKIE_BYTES_MAX: usize = 512;
 /// Share of a tenant beside others, unless set otherwise.
 pub const TENANT_WEIGHT_DEFAULT: u32 = 1;
 /// The same, at most.

@@ -55,7 +55,8 @@ async fn an_act_is_recorded_with_who_did_what() {
     assert_eq!((&created["object"], &created["tenant"]), (&json!(id), &json!("acme")), "whose key it is");
     assert_eq!(created["fields"], json!(["name", "role", "tenant"]));
     assert_eq!((&created["status"], &created["request_id"]), (&json!(201), &json!("r-1")));
-    let schedule = json!({"type": "t", "queue": "q", "cron_expr": "0 9 * * *", "payload": {"secret": "hush"}});
+    let schedule =
+        json!({"type": "t", "queue": "q", "cron_expr": "0 9 * * *", "payload": {"secret": "hush"}});
     let made = call(&api, &secret, "POST", "/v1/schedules", &schedule).await.json();
     let schedule = made["id"].as_str().unwrap();
     for verb in ["pause", "resume"] {

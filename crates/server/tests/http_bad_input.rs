@@ -177,7 +177,9 @@ async fn only_what_is_certainly_not_json_is_refused_for_its_type() {
     for kind in ["text/plain", "application/x-www-form-urlencoded"] {
         assert_eq!(api.call("POST", "/v1/jobs", &[("content-type", kind)], body).await.status, 201, "{kind}");
         let from_page = api.call("POST", "/v1/jobs", &[("content-type", kind), origin], body).await;
-        from_page.problem(415, "unsupported_media_type");
+        from_page.problem(403, "cross_site_request");
+        let own = [("content-type", kind), origin, ("host", "elsewhere.example")];
+        api.call("POST", "/v1/jobs", &own, body).await.problem(415, "unsupported_media_type");
     }
     for kind in ["multipart/form-data; boundary=x", "text/html", "application/xml"] {
         let answer = api.call("POST", "/v1/jobs", &[("content-type", kind)], body).await;
@@ -189,6 +191,8 @@ async fn only_what_is_certainly_not_json_is_refused_for_its_type() {
     let cross = [JSON, ("sec-fetch-site", "cross-site")];
     api.call("POST", "/v1/jobs", &cross, body).await.problem(403, "cross_site_request");
     assert_eq!(api.call("GET", "/v1/jobs", &cross, "").await.status, 200);
+    let neighbour = [JSON, ("sec-fetch-site", "same-site")];
+    api.call("POST", "/v1/jobs", &neighbour, body).await.problem(403, "cross_site_request");
 }
 
 #[tokio::test]

@@ -58,6 +58,10 @@ impl Counters {
         }
     }
 
+    pub(crate) fn busiest(&self, count_max: usize) -> Vec<(Tenant, Counts)> {
+        Counts::busiest(self.tenants.iter().map(|(tenant, counts)| (tenant.clone(), *counts)), count_max)
+    }
+
     /// Whether any of the tenant's jobs ended on that day and is still kept.
     pub(crate) fn has_history(&self, day: Day, tenant: &Tenant) -> bool {
         self.days.get(&day).is_some_and(|tenants| tenants.contains_key(tenant))

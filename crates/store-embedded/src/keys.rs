@@ -216,6 +216,9 @@ pub(crate) mod meta {
     pub(crate) const AUDIT_HEADS: u8 = b'h';
     /// Prefix: days that the audit trail has something of; below each, how chains stood when it began.
     pub(crate) const AUDIT_DAYS: u8 = b'a';
+    /// Prefix: a job that is tried again at the very instant in its id, under its natural key. Every other that is stands
+    /// in `parked`; so those that are can be listed without those that never ran.
+    pub(crate) const RETRYING: u8 = b'r';
     /// Prefix: days whose history is being dropped.
     pub(crate) const DROPPING: u8 = b'x';
 
@@ -245,6 +248,10 @@ pub(crate) mod meta {
 
     pub(crate) fn audit_start(day: Day, chain: u16) -> Vec<u8> {
         [&[AUDIT_DAYS], day.0.to_be_bytes().as_slice(), &chain.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn retrying(natural: &[u8]) -> Vec<u8> {
+        [&[RETRYING], natural].concat()
     }
 
     pub(crate) fn dropping(day: Day) -> Vec<u8> {

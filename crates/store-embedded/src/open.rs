@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::place::Bucket;
@@ -39,6 +39,8 @@ pub(crate) struct Found {
     pub(crate) running: Vec<(JobTag, UnderWay)>,
     pub(crate) claims: FxHashMap<u64, usize>,
     pub(crate) next_claim: u64,
+    /// Jobs that are tried again at the very instant in their id.
+    pub(crate) retrying_at_home: FxHashSet<JobTag>,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
     /// Where the chains of the audit trail end.
@@ -117,6 +119,12 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
     found.trail = Trail::load(snapshot)?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SCHEDULES], |key, value| {
         found.remembered.schedules.load(key, value)
+    })?;
+    scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::RETRYING], |key, _| {
+        let parsed = key.split_first().and_then(|(_, natural)| keys::parse(natural));
+        let tag = parsed.and_then(|parsed| Some(JobTag::new(&parsed.tenant_name()?, parsed.id)));
+        found.retrying_at_home.insert(tag.ok_or(Unreadable::Nonsense("a job that is tried again"))?);
+        Ok(())
     })?;
     for prefix in [keys::meta::TENANTS, keys::meta::DAYS] {
         scan_prefix(snapshot, Keyspace::Meta, &[prefix], |key, value| {

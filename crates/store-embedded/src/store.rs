@@ -69,6 +69,7 @@ impl EmbeddedStore {
             epoch: found.epoch,
             spare: Group::default(),
             next_claim: found.next_claim,
+            retrying_at_home: found.retrying_at_home,
             claims: found.claims,
             next_entry: found.next_entry,
             document_change: found.document_change,
@@ -238,6 +239,11 @@ impl Store for EmbeddedStore {
     async fn counts(&self, tenant: Option<&Tenant>) -> Result<Counts, Error> {
         drop(self.shared.kv()?);
         Ok(self.shared.counters().of(tenant))
+    }
+
+    async fn busiest(&self, count_max: usize) -> Result<Vec<(Tenant, Counts)>, Error> {
+        drop(self.shared.kv()?);
+        Ok(self.shared.counters().busiest(count_max))
     }
 
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error> {

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, VecDeque, hash_map};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
 
 use crate::place::{JobTag, ScheduleKey};
 
@@ -153,6 +155,16 @@ impl View {
         drop(inner);
         jobs.sort_unstable_by(|a, b| (a.id, &a.tenant).cmp(&(b.id, &b.tenant)));
         jobs
+    }
+
+    /// The jobs of a tenant with an attempt under way, or with one that ended while somebody reads.
+    pub(crate) fn attempts_of(&self, tenant: &Tenant) -> Vec<JobId> {
+        let inner = self.lock();
+        let of_tenant = |entry: &Entry| match entry {
+            Entry::UnderWay(under_way, _) if under_way.job.tenant == *tenant => Some(under_way.job.id),
+            Entry::UnderWay(..) | Entry::Recent(..) => None,
+        };
+        inner.jobs.values().filter_map(of_tenant).collect()
     }
 
     /// Whether a reader is under way.

@@ -30,6 +30,7 @@ statements! {
     FIND_WAITING = "find_waiting";
     FIND_RUNNING = "find_running";
     LIST_JOBS = "list_jobs";
+    LIST_PLACED = "list_placed";
     ALL_RUNNING = "all_running";
     INSERT_JOBS = "insert_jobs";
     CHANGE_JOBS = "change_jobs";
@@ -79,6 +80,7 @@ statements! {
     SAVE_CHECKPOINTS = "save_checkpoints";
     COUNT_TENANT = "count_tenant";
     COUNT_ALL = "count_all";
+    COUNT_EACH = "count_each";
     LIST_SCHEDULES = "list_schedules";
     SCHEDULE_TENANTS = "schedule_tenants";
     LEDGER_PAGE = "ledger_page";

@@ -236,6 +236,13 @@ impl Store for PostgresStore {
             .await
     }
 
+    async fn busiest(&self, count_max: usize) -> Result<Vec<(Tenant, Counts)>, Error> {
+        self.database
+            .connections
+            .bounded(async { self.database.busiest_now(count_max).await.map_err(plain) })
+            .await
+    }
+
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error> {
         self.database
             .connections

@@ -178,6 +178,23 @@ impl Counts {
     pub fn of(&self, state: State) -> u64 {
         self.0.get(state.index()).copied().unwrap_or(0)
     }
+
+    /// How many wait, for the first time or again.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.of(State::Scheduled).saturating_add(self.of(State::Retrying))
+    }
+
+    /// The tenants with the most jobs waiting, most first, then by name.
+    #[must_use]
+    pub fn busiest(all: impl Iterator<Item = (Tenant, Self)>, count_max: usize) -> Vec<(Tenant, Self)> {
+        let mut busiest: Vec<_> = all.filter(|(_, counts)| counts.waiting() > 0).collect();
+        busiest.sort_by(|(a, a_counts), (b, b_counts)| {
+            b_counts.waiting().cmp(&a_counts.waiting()).then_with(|| a.cmp(b))
+        });
+        busiest.truncate(count_max);
+        busiest
+    }
 }
 
 /// How a store feels.
@@ -298,7 +315,9 @@ pub trait Store: Schedules + Documents + Audit {
     /// # Contract
     /// Latest first, by the time in the job's id, then by id; every job that exists throughout the walk and
     /// matches is on exactly one page, whatever happens to others meanwhile. Looks at no more than
-    /// [`tidewheel_core::limits::LIST_SCAN_COUNT_MAX`] records before it hands back a cursor.
+    /// [`tidewheel_core::limits::LIST_SCAN_COUNT_MAX`] records before it hands back a cursor, and says at how many.
+    /// Jobs that wait and have never run may be many: unless [`State::Scheduled`] is wanted, none of them is looked at,
+    /// and where only those are wanted that are due, none that stands at a later time.
     async fn list(&self, query: ListQuery) -> Result<Page, Error>;
 
     /// Exact counts of one tenant's jobs by state, or of all tenants' together.
@@ -306,6 +325,12 @@ pub trait Store: Schedules + Documents + Audit {
     /// # Contract
     /// Costs the same however many jobs there are. Finished jobs count until their history is dropped.
     async fn counts(&self, tenant: Option<&Tenant>) -> Result<Counts, Error>;
+
+    /// The tenants with the most jobs waiting, with their counts, at most so many; most first, then by name.
+    ///
+    /// # Contract
+    /// Costs about a step per tenant, however many jobs each has.
+    async fn busiest(&self, count_max: usize) -> Result<Vec<(Tenant, Counts)>, Error>;
 
     /// Notes how far the owner has come. Need not be durable at once; losing it costs time, not jobs.
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error>;

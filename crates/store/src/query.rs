@@ -24,6 +24,8 @@ pub struct Filter {
     pub from: Option<Timestamp>,
     /// First set for before this instant.
     pub to: Option<Timestamp>,
+    /// Waiting, for this instant or an earlier one.
+    pub due_by: Option<Timestamp>,
 }
 
 impl Filter {
@@ -44,6 +46,7 @@ impl Filter {
             && self.labels.iter().all(|label| job.spec.labels.contains(label))
             && self.from.is_none_or(|from| from <= first)
             && self.to.is_none_or(|to| first < to)
+            && self.due_by.is_none_or(|by| job.armed_at().is_some_and(|at| at <= by))
     }
 
     /// Whether jobs in `state` are wanted.
@@ -77,4 +80,6 @@ pub struct Page {
     pub jobs: Vec<Job>,
     /// Where to go on; `None` at the end.
     pub next: Option<PageCursor>,
+    /// How many records were looked at.
+    pub looked: usize,
 }

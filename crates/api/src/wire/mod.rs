@@ -12,6 +12,7 @@
 //! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
 //! | [`worker_request`] | what pull workers say |
 //! | [`tenant_request`], [`key_request`] | what an operator sets |
+//! | [`session_request`] | signing in |
 //! | [`worker_query`] | what is asked about them |
 //! | [`filter`] | which jobs are meant |
 //! | [`query`] | the part of an address after `?` |
@@ -34,6 +35,7 @@ pub mod read;
 pub mod schedule_query;
 pub mod schedule_request;
 pub mod schedule_write;
+pub mod session_request;
 pub mod split;
 pub mod tenant_request;
 pub mod worker_query;

@@ -7,9 +7,11 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use http::header::COOKIE;
 use http::{HeaderValue, StatusCode};
 use tonic::Status;
 
+use super::origin::refuse_other_origins;
 use super::{Access, Need, Peer, need_of};
 use crate::audit::{self, Trail, trail_of};
 use crate::http::Problem;
@@ -42,8 +44,9 @@ pub(crate) async fn guard_route(access: Arc<Access>, guard: Guard, request: Requ
 }
 
 /// Serves a method of the gRPC API to whoever may call it.
-pub(crate) async fn guard_call(access: Arc<Access>, request: Request, next: Next) -> Response {
-    let mut request = request;
+pub(crate) async fn guard_call(access: Arc<Access>, mut request: Request, next: Next) -> Response {
+    // Cookies are for the web pages, which do not call this way.
+    request.headers_mut().remove(COOKIE);
     note_origin(&mut request);
     let path = request.uri().path();
     // One that is not there is answered for as what needs most, so that strangers cannot tell.
@@ -76,10 +79,11 @@ async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> R
 
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
 fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
+    refuse_other_origins(request.method(), request.uri(), request.headers())?;
     if guard.need != Need::Nothing {
         let peer = request.extensions().get::<Peer>().copied();
-        let checked = access.check(request.headers(), peer, guard.need);
-        let identity = checked.inspect_err(|problem| {
+        let checked = access.check(request.method(), request.headers(), peer, guard.need);
+        let (identity, session) = checked.inspect_err(|problem| {
             let refused = Some(problem).filter(|problem| problem.status() == StatusCode::FORBIDDEN);
             if let Some(identity) = refused.and_then(|_| access.identify(request.headers()))
                 && let Trail::Act(action) | Trail::Sum(action) = &guard.trail
@@ -88,6 +92,9 @@ fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request
             }
         })?;
         request.extensions_mut().insert(identity);
+        if let Some(session) = session {
+            request.extensions_mut().insert(session);
+        }
     }
     Ok(request)
 }

@@ -5,16 +5,20 @@
 //! | `rules` | what each call needs, in one table |
 //! | `guard` | asks before a call is served |
 //! | `penalty` | slows down whoever guesses keys |
+//! | `sessions` | signing in to the web pages, by a cookie |
+//! | `origin` | what pages of other sites may not do |
 
 mod guard;
+mod origin;
 mod penalty;
 mod rules;
+mod sessions;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::limits::KEY_BYTES_MAX;
 use tidewheel_core::names::Tenant;
@@ -25,6 +29,7 @@ use self::penalty::Penalties;
 #[cfg(test)]
 pub(crate) use self::rules::rules;
 pub(crate) use self::rules::{Need, need_of};
+pub(crate) use self::sessions::{COOKIE_NAME, Session};
 use crate::audit::Auditor;
 use crate::clock::Clock;
 use crate::directory::{ApiKey, Directory, KeyDigest, Role};
@@ -109,48 +114,74 @@ impl Access {
         self.closed
     }
 
-    /// Who calls, if they may do what the call needs.
+    /// Who calls, if they may do what the call needs; and the session they are signed in by, if that says so.
     pub(crate) fn check(
         &self,
+        method: &Method,
         headers: &HeaderMap,
         peer: Option<Peer>,
         need: Need,
-    ) -> Result<Identity, Problem> {
-        let Some(shown) = shown_key(headers) else {
-            return if self.closed { Err(no_key()) } else { Ok(Identity::Anyone) };
+    ) -> Result<(Identity, Option<Session>), Problem> {
+        let (key, session) = match shown_key(headers) {
+            Some(shown) => (self.prove(shown, peer)?, None),
+            None => match self.signed_in(headers, peer)? {
+                Some(session) => {
+                    session.check_change(method, headers)?;
+                    (Some(Arc::clone(&session.key)), Some(session))
+                }
+                None if self.closed => return Err(no_key()),
+                None => (None, None),
+            },
         };
-        let digest = KeyDigest::of(shown);
-        let now_ms = self.clock.monotonic_ms();
-        let waits = peer.filter(|peer| !self.penalties.is_trusted(&digest, peer.0));
-        if let Some(wait_s) = waits.and_then(|peer| self.penalties.wait_s(peer.0, now_ms)) {
-            let detail = "too many wrong keys came from this address; try again later";
-            return Err(Problem::new(Code::TooManyWrongKeys, detail).retry_after(wait_s));
+        let Some(key) = key else { return Ok((Identity::Anyone, None)) };
+        key.used(self.clock.now());
+        if !key.roles.iter().any(|role| need.is_met_by(*role)) {
+            return Err(forbidden("the key's roles do not allow this"));
         }
-        let now = self.clock.now();
-        match self.find(&digest).filter(|key| !key.is_over(now)) {
+        Ok((Identity::Key(key), session))
+    }
+
+    /// The key that is shown, if it is one; `None` for one that is none where no keys are asked for.
+    fn prove(&self, shown: &str, peer: Option<Peer>) -> Result<Option<Arc<ApiKey>>, Problem> {
+        let digest = KeyDigest::of(shown);
+        if peer.is_some_and(|peer| !self.penalties.is_trusted(&digest, peer.0)) {
+            self.check_penalty(peer)?;
+        }
+        match self.find(&digest).filter(|key| !key.is_over(self.clock.now())) {
             Some(key) => {
                 if let Some(Peer(address)) = peer {
                     self.penalties.worked(&digest, address);
                 }
-                key.used(now);
-                if !key.roles.iter().any(|role| need.is_met_by(*role)) {
-                    return Err(forbidden("the key's roles do not allow this"));
-                }
-                Ok(Identity::Key(key))
+                Ok(Some(key))
             }
-            None if !self.closed => Ok(Identity::Anyone),
-            None => {
-                if let Some(Peer(address)) = peer {
-                    self.penalties.failed(address, now_ms);
-                }
-                Err(Problem::new(Code::Unauthorized, "the key is not known, was revoked or has ended"))
-            }
+            None if !self.closed => Ok(None),
+            None => Err(self.failed(peer, "the key is not known, was revoked or has ended")),
         }
     }
 
     /// Whose key came with a request, whatever it allows.
     pub(crate) fn identify(&self, headers: &HeaderMap) -> Option<Identity> {
-        self.find(&KeyDigest::of(shown_key(headers)?)).map(Identity::Key)
+        let key = match shown_key(headers) {
+            Some(shown) => self.find(&KeyDigest::of(shown)),
+            None => self.signed_in(headers, None).ok().flatten().map(|session| session.key),
+        };
+        key.map(Identity::Key)
+    }
+
+    /// Refuses an address that showed too many keys that are none.
+    fn check_penalty(&self, peer: Option<Peer>) -> Result<(), Problem> {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(wait_s) = peer.and_then(|peer| self.penalties.wait_s(peer.0, now_ms)) else { return Ok(()) };
+        let detail = "too many wrong keys came from this address; try again later";
+        Err(Problem::new(Code::TooManyWrongKeys, detail).retry_after(wait_s))
+    }
+
+    /// The answer to a key, or a session, that is none; it counts against the address.
+    fn failed(&self, peer: Option<Peer>, detail: &str) -> Problem {
+        if let Some(Peer(address)) = peer {
+            self.penalties.failed(address, self.clock.monotonic_ms());
+        }
+        Problem::new(Code::Unauthorized, detail)
     }
 
     fn find(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
@@ -168,7 +199,7 @@ fn forbidden(detail: impl Into<String>) -> Problem {
 }
 
 /// The key that came with a request. Anything else in its place is a key that is none.
-fn shown_key(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn shown_key(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?;
     let text = value.to_str().ok().filter(|text| text.len() <= KEY_BYTES_MAX).unwrap_or_default();
     let key = match text.split_once(' ') {

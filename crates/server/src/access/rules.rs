@@ -8,6 +8,8 @@ use crate::directory::Role;
 pub(crate) enum Need {
     /// Open to everybody.
     Nothing,
+    /// Have a key, whatever it is for.
+    Key,
     /// See what the tenant has.
     Look,
     /// Submit and change jobs and schedules.
@@ -24,7 +26,7 @@ impl Need {
     /// Whether a role is enough.
     pub(crate) const fn is_met_by(self, role: Role) -> bool {
         match (role, self) {
-            (Role::Admin, _) | (_, Self::Nothing) => true,
+            (Role::Admin, _) | (_, Self::Nothing | Self::Key) => true,
             (Role::Operator, Self::Look | Self::Submit | Self::Manage | Self::Work) => true,
             (Role::Producer, Self::Look | Self::Submit) => true,
             (Role::Worker, Self::Work) => true,
@@ -90,6 +92,9 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("delete /v1/tenants/{id}/webhook-secrets/{secret}", Need::Manage),
     ("get /v1/audit", Need::Manage),
     ("get /v1/audit/chains", Need::Administer),
+    ("post /v1/session", Need::Nothing),
+    ("delete /v1/session", Need::Nothing),
+    ("get /v1/me", Need::Key),
     ("get /v1/keys", Need::Administer),
     ("post /v1/keys", Need::Administer),
     ("get /v1/keys/{id}", Need::Administer),
@@ -200,6 +205,9 @@ mod tests {
         let open: Vec<_> =
             RULES.iter().filter(|(_, need)| *need == Need::Nothing).map(|(call, _)| *call).collect();
         let expected = [
+            // Whoever signs in shows a key there, and whoever signs out the session.
+            "post /v1/session",
+            "delete /v1/session",
             "get /healthz",
             "get /readyz",
             "get /openapi.json",
@@ -215,15 +223,15 @@ mod tests {
 
     #[test]
     fn roles_may_what_they_are_for_and_no_more() {
-        use Need::{Administer, Look, Manage, Nothing, Submit, Work};
+        use Need::{Administer, Key, Look, Manage, Nothing, Submit, Work};
         for (role, allowed) in [
-            (Role::Admin, vec![Nothing, Look, Submit, Manage, Work, Administer]),
-            (Role::Operator, vec![Nothing, Look, Submit, Manage, Work]),
-            (Role::Producer, vec![Nothing, Look, Submit]),
-            (Role::Worker, vec![Nothing, Work]),
-            (Role::Viewer, vec![Nothing, Look]),
+            (Role::Admin, vec![Nothing, Key, Look, Submit, Manage, Work, Administer]),
+            (Role::Operator, vec![Nothing, Key, Look, Submit, Manage, Work]),
+            (Role::Producer, vec![Nothing, Key, Look, Submit]),
+            (Role::Worker, vec![Nothing, Key, Work]),
+            (Role::Viewer, vec![Nothing, Key, Look]),
         ] {
-            for need in [Nothing, Look, Submit, Manage, Work, Administer] {
+            for need in [Nothing, Key, Look, Submit, Manage, Work, Administer] {
                 assert_eq!(need.is_met_by(role), allowed.contains(&need), "{role:?} {need:?}");
             }
         }

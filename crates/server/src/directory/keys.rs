@@ -40,6 +40,11 @@ impl KeyDigest {
         Self(Sha256::digest(key.as_bytes()).into())
     }
 
+    /// Its bytes.
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Whether it is the other, in a time that does not depend on how alike they are.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
@@ -287,6 +292,11 @@ impl Directory {
         all.find(|key| &*key.id == id && tenant.is_none_or(|tenant| *tenant == key.tenant)).cloned()
     }
 
+    /// The tenant's key of that id.
+    pub(crate) fn key_of(&self, tenant: &Tenant, id: &str) -> Option<Arc<ApiKey>> {
+        self.snapshot().keys.by_id.get(&(tenant.clone(), id.into())).cloned()
+    }
+
     /// Keys of one tenant, or of all, by tenant and id.
     pub(crate) fn keys(&self, tenant: Option<&Tenant>) -> Vec<Arc<ApiKey>> {
         let snapshot = self.snapshot();
@@ -322,7 +332,7 @@ impl Directory {
     /// Ends a key; what it is used for from now on is refused.
     pub(crate) async fn revoke_key(&self, key: &ApiKey) -> Result<(), Error> {
         let name: Arc<str> = Arc::from(&*key.id);
-        for kind in [KIND, USE_KIND] {
+        for kind in [KIND, USE_KIND, super::sessions::KIND] {
             let key = DocumentKey { kind, tenant: key.tenant.clone(), name: Arc::clone(&name) };
             self.put::<()>(key, None, IfVersion::Any).await?;
         }

@@ -6,10 +6,12 @@
 //! | `tenants` | weights and limits |
 //! | `keys` | API keys, by their digest |
 //! | `webhook_secrets` | what pushes are signed with |
+//! | `sessions` | which sessions of the web pages have ended |
 //!
 //! A change made here is seen at once; one made by another node within two seconds.
 
 mod keys;
+mod sessions;
 mod tenants;
 mod webhook_secrets;
 
@@ -65,6 +67,7 @@ struct Snapshot {
     tenants: FxHashMap<Tenant, TenantShown>,
     secrets: FxHashMap<Tenant, webhook_secrets::Kept>,
     keys: keys::KeyRing,
+    session_ends: FxHashMap<sessions::OfKey, sessions::Ends>,
 }
 
 impl Snapshot {
@@ -142,6 +145,11 @@ impl Directory {
         for document in self.read_all(webhook_secrets::KIND).await? {
             if let Some(kept) = read(&document) {
                 snapshot.secrets.insert(document.key.tenant, kept);
+            }
+        }
+        for document in self.read_all(sessions::KIND).await? {
+            if let Some(ends) = read(&document) {
+                snapshot.session_ends.insert((document.key.tenant, document.key.name), ends);
             }
         }
         snapshot.keys = keys::KeyRing::of(

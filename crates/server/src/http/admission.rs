@@ -31,6 +31,8 @@ struct Account {
     pending: u64,
     /// Jobs that waited when this was last looked at, and those admitted since.
     watched: Option<Watched>,
+    /// Calls that were refused.
+    refused: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +91,11 @@ impl Admission {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many of the tenant's submissions were refused for their number, since the server started.
+    pub(super) fn refused(&self, tenant: &Tenant) -> u64 {
+        self.lock().get(tenant).map_or(0, |account| account.refused)
+    }
+
     /// `waiting` is how many wait, as the store says, and how many may.
     fn take(
         &self,
@@ -103,13 +110,19 @@ impl Admission {
             accounts.retain(|_, account| account.pending > 0);
         }
         let burst = f64::from(settings.burst().unwrap_or(0));
-        let fresh = Account { left: burst, at_ms: now_ms, pending: 0, watched: None };
+        let fresh = Account { left: burst, at_ms: now_ms, pending: 0, watched: None, refused: 0 };
         let account = accounts.entry(tenant.clone()).or_insert(fresh);
-        if let Some((waiting, max)) = waiting {
-            account.check_waiting(waiting, max, count, now_ms)?;
-        }
-        if let Some(rate) = settings.submit_per_s {
-            account.check_rate(f64::from(rate), burst, as_number(count), now_ms)?;
+        let checked = match waiting {
+            Some((waiting, max)) => account.check_waiting(waiting, max, count, now_ms),
+            None => Ok(()),
+        };
+        let checked = checked.and_then(|()| match settings.submit_per_s {
+            Some(rate) => account.check_rate(f64::from(rate), burst, as_number(count), now_ms),
+            None => Ok(()),
+        });
+        if checked.is_err() {
+            account.refused = account.refused.saturating_add(1);
+            return checked;
         }
         account.pending = account.pending.saturating_add(count);
         if let Some(watched) = &mut account.watched {

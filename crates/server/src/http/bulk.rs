@@ -23,8 +23,8 @@ use super::{answer, call_key, caller};
 
 /// Orders given to the engine at once.
 const ORDERS_COUNT_MAX: usize = 1_000;
-/// Reads of the store in one call.
-const READS_COUNT_MAX: usize = 100;
+/// Records looked at in one call, before it answers where to go on.
+const LOOKED_COUNT_MAX: usize = 100_000;
 
 /// What is done with each job.
 pub(super) struct Bulk<'a> {
@@ -65,7 +65,7 @@ impl Bulk<'_> {
                     filter,
                     after: *cursor,
                     now: sheet.now,
-                    reads_max: READS_COUNT_MAX,
+                    looked_max: LOOKED_COUNT_MAX,
                 };
                 let mut walk = Walk::new(self.app, plan);
                 while sheet.count < BULK_IDS_COUNT_MAX

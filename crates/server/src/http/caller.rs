@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method};
+use http::{Extensions, HeaderMap};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
@@ -16,7 +16,6 @@ use super::problem::Problem;
 use crate::access::Identity;
 
 const TENANT_HEADER: &str = "tidewheel-tenant";
-const FETCH_SITE_HEADER: &str = "sec-fetch-site";
 
 /// For whom a request acts.
 pub(crate) struct Caller {
@@ -30,7 +29,6 @@ impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        refuse_other_sites(&parts.method, &parts.headers)?;
         Self::of(&parts.headers, &parts.extensions)
     }
 }
@@ -52,15 +50,6 @@ fn named_tenant(headers: &HeaderMap) -> Result<Option<Tenant>, Problem> {
     let invalid = |detail: String| Problem::new(Code::InvalidTenant, detail);
     let name = name.to_str().map_err(|_| invalid("the tenant's name is not ASCII".to_owned()))?;
     Tenant::new(name).map(Some).map_err(|fault| invalid(fault.to_string()))
-}
-
-/// A page of another site can make a browser send requests here without asking. Browsers say so.
-fn refuse_other_sites(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let cross = headers.get(FETCH_SITE_HEADER).is_some_and(|site| site == "cross-site");
-    if cross && !method.is_safe() {
-        return Err(Problem::new(Code::CrossSite, "a page of another site may not change anything here"));
-    }
-    Ok(())
 }
 
 /// The job named in the path. What is no id names no job.

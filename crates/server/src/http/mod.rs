@@ -13,7 +13,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `keys`, `audit`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `keys`, `audit`, `session`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
@@ -44,6 +44,7 @@ mod refuse;
 mod routes;
 mod schedules;
 mod serve;
+mod session;
 mod tenants;
 mod walk;
 mod webhook_secrets;

@@ -10,7 +10,9 @@ use http::StatusCode;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::State as JobState;
 use tidewheel_core::limits::MINUTE_MS;
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::{Timestamp, format_duration};
+use tidewheel_store::Counts;
 
 use super::answer;
 use super::app::App;
@@ -25,6 +27,8 @@ const LAG_WINDOW_MS: i64 = 5 * MINUTE_MS;
 const RATE_WINDOW_MS: i64 = MINUTE_MS;
 /// Lanes that are shown, the deepest.
 const LANES_COUNT_MAX: usize = 200;
+/// Tenants that are shown to an admin, those with the most jobs waiting.
+const TENANTS_COUNT_MAX: usize = 20;
 /// About what one sample takes.
 const SAMPLE_BYTES: usize = 256;
 
@@ -35,6 +39,11 @@ const PERCENTILES: [(&str, u64); 4] = [("p50_ms", 500), ("p95_ms", 950), ("p99_m
 pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
     let engine = &app.engine;
     let counts = engine.store().counts(Some(&caller.tenant)).await?;
+    let tenants = if caller.identity.is_admin() {
+        Some(engine.store().busiest(TENANTS_COUNT_MAX).await?)
+    } else {
+        None
+    };
     let lanes = engine.lanes(caller.tenant, LANES_COUNT_MAX).await;
     let now = app.now();
     let mut samples = vec![at_start(engine.started_at())];
@@ -61,6 +70,11 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
         });
         out.key("backlog_age_ms").number(u64::try_from(engine.lag_ms()).unwrap_or(0));
         out.key("lanes").array(|out| lanes.iter().for_each(|view| lane(out, view)));
+        out.key("tenants");
+        match &tenants {
+            Some(tenants) => out.array(|out| tenants.iter().for_each(|of| tenant(out, &app, of))),
+            None => out.null(),
+        }
         out.key("history").array(|out| history(out, &samples));
     });
     Ok(answer::json(StatusCode::OK, out))
@@ -116,6 +130,16 @@ fn lane(out: &mut JsonWriter, view: &LaneView) {
         out.key("more").boolean(view.more);
         out.key("oldest_at").plain(view.oldest);
         out.key("waits_for").text_or_null(view.reason);
+    });
+}
+
+fn tenant(out: &mut JsonWriter, app: &App, (tenant, counts): &(Tenant, Counts)) {
+    out.object(|out| {
+        out.key("id").text(tenant.as_str());
+        out.key("waiting").number(counts.waiting());
+        out.key("running").number(counts.of(JobState::Running));
+        out.key("dead").number(counts.of(JobState::Dead));
+        out.key("refused").number(app.admission.refused(tenant));
     });
 }
 

@@ -11,7 +11,7 @@ use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
     access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, jobs, keys, overview,
-    queues, schedules, tenants, webhook_secrets, workers,
+    queues, schedules, session, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, Guard, guard_route};
 
@@ -74,6 +74,9 @@ fn v1() -> Vec<Route> {
         on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
         on("get", "/audit", get(audit::list)),
         on("get", "/audit/chains", get(audit::chains)),
+        on("post", "/session", post(session::sign_in)),
+        on("delete", "/session", delete(session::sign_out)),
+        on("get", "/me", get(session::me)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),

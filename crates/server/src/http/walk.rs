@@ -21,7 +21,8 @@ pub(super) struct Walk<'a> {
     shown: Vec<ShownState>,
     now: Timestamp,
     after: Option<JobId>,
-    reads_left: usize,
+    looked: usize,
+    looked_max: usize,
     ended: bool,
 }
 
@@ -31,13 +32,13 @@ pub(super) struct Plan<'a> {
     pub(super) filter: JobFilter,
     pub(super) after: Option<JobId>,
     pub(super) now: Timestamp,
-    /// Reads of the store; each looks at a bounded number of records.
-    pub(super) reads_max: usize,
+    /// Records that are looked at, before the walk is broken off; the last read may look at some more.
+    pub(super) looked_max: usize,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(app: &'a App, plan: Plan<'a>) -> Self {
-        let Plan { tenant, filter, after, now, reads_max } = plan;
+        let Plan { tenant, filter, after, now, looked_max } = plan;
         let stored = Filter {
             states: stored_states(&filter.states),
             kind: filter.kind,
@@ -46,17 +47,17 @@ impl<'a> Walk<'a> {
             labels: filter.labels,
             from: filter.from,
             to: filter.to,
+            due_by: (filter.states == [ShownState::Ready]).then_some(now),
         };
         let shown = if needs_clock(&filter.states) { filter.states } else { Vec::new() };
-        Self { app, tenant, stored, shown, now, after, reads_left: reads_max, ended: false }
+        Self { app, tenant, stored, shown, now, after, looked: 0, looked_max, ended: false }
     }
 
     /// The next jobs, perhaps none; `None` when the walk has ended or gone far enough.
     pub(super) async fn next(&mut self, count_max: usize) -> Result<Option<Vec<Job>>, Problem> {
-        if self.ended || self.reads_left == 0 {
+        if self.ended || self.looked >= self.looked_max {
             return Ok(None);
         }
-        self.reads_left -= 1;
         let query = ListQuery {
             tenant: self.tenant.clone(),
             filter: self.stored.clone(),
@@ -64,6 +65,7 @@ impl<'a> Walk<'a> {
             count_max: count_max.clamp(1, CHUNK_COUNT_MAX),
         };
         let page = self.app.engine.store().list(query).await?;
+        self.looked += page.looked.max(1);
         match page.next {
             Some(PageCursor(last)) => self.after = Some(last),
             None => self.ended = true,

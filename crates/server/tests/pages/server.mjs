@@ -2,7 +2,7 @@
 // quickly, schedules in several zones, and strings that would be dangerous if they became markup.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -17,11 +17,14 @@ export class Server {
   #children = [];
   #data;
 
-  static async start(program) {
+  // `asksForKeys`: whether it does, in which case calls from here are made with the first admin's.
+  static async start(program, { asksForKeys = false } = {}) {
     const server = new Server();
     server.program = program;
     server.#data = mkdtempSync(join(tmpdir(), "tidewheel-data-"));
-    const child = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--data", join(server.#data, "data")], { stdio: ["ignore", "ignore", "pipe"] });
+    const keyFile = join(server.#data, "admin.key");
+    const flags = asksForKeys ? ["--admin-key-file", keyFile] : [];
+    const child = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--data", join(server.#data, "data"), ...flags], { stdio: ["ignore", "ignore", "pipe"] });
     server.#children.push(child);
     server.origin = await new Promise((done, fail) => {
       const lines = createInterface({ input: child.stderr });
@@ -33,6 +36,7 @@ export class Server {
       });
       child.once("exit", () => fail(new Error(`the server did not start:\n${seen.join("\n")}`)));
     });
+    if (asksForKeys) server.adminKey = readFileSync(keyFile, "utf8").trim();
     return server;
   }
 
@@ -42,7 +46,8 @@ export class Server {
   }
 
   async call(method, path, body, headers = {}) {
-    const response = await fetch(this.origin + path, { method, headers: { "Content-Type": "application/json", ...headers }, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+    const authorization = this.adminKey ? { Authorization: `Bearer ${this.adminKey}` } : {};
+    const response = await fetch(this.origin + path, { method, headers: { "Content-Type": "application/json", ...authorization, ...headers }, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
     return text === "" ? null : JSON.parse(text);
@@ -54,6 +59,11 @@ export class Server {
 
   post(path, body = {}) {
     return this.call("POST", path, body);
+  }
+
+  // A key with one role.
+  async key(role, more = {}) {
+    return (await this.post("/v1/keys", { role, ...more })).secret;
   }
 
   async submit(job) {
@@ -120,6 +130,28 @@ async function fillDead(server) {
   return ids;
 }
 
+// Dangerous strings in every field that takes them; a field that refuses them is safe by that.
+async function fillHostile(server) {
+  const tries = [
+    ["/v1/jobs", { type: HOSTILE, delay: "9h" }],
+    ["/v1/jobs", { type: "<svg/onload=window.pwned=4>", delay: "9h" }],
+    ["/v1/jobs", { type: "hostile", queue: HOSTILE, delay: "9h" }],
+    ["/v1/jobs", { type: "hostile", labels: { [HOSTILE]: HOSTILE }, delay: "9h" }],
+    ["/v1/jobs", { type: "hostile", idempotency_key: HOSTILE, payload: HOSTILE, delay: "9h" }],
+    ["/v1/jobs", { type: "hostile", target: { url: `${server.origin}/<img src=x onerror=window.pwned=3>`, headers: { "X-Note": HOSTILE } }, delay: "9h" }],
+    ["/v1/schedules", { name: HOSTILE, type: "hostile", every: "12h", note: HOSTILE, payload: HOSTILE, labels: { note: HOSTILE } }],
+  ];
+  const accepted = [];
+  for (const [path, body] of tries) {
+    try {
+      accepted.push([path, (await server.post(path, body)).id]);
+    } catch (refusal) {
+      if (!/ (400|422) /.test(refusal.message)) throw refusal;
+    }
+  }
+  return accepted;
+}
+
 // Another tenant is busy all the while, so that there is something to see in the charts.
 async function busy(server) {
   const jobs = Array.from({ length: 900 }, (_, index) => ({ type: "stock-check", delay: `${index * 100}ms`, target: { url: `${server.origin}/healthz`, method: "GET" } }));
@@ -148,6 +180,8 @@ export async function fill(server) {
   ids.pushed = await server.submit({ type: "webhook", target: { url: `${server.origin}/healthz`, method: "GET" } });
   ids.unanswered = await server.submit({ type: "webhook", target_url: `${server.origin}/nowhere` });
   ids.schedules = await fillSchedules(server);
+  ids.hostile = await fillHostile(server);
+  await server.call("POST", "/v1/jobs/batch", Array.from({ length: 40 }, () => ({ type: "flood", delay: "4h" })), { "Tidewheel-Tenant": "flooder" });
   await eventually(async () => (await server.get("/v1/jobs/count?state=succeeded")).count >= 60, "the worker to be done");
   await eventually(async () => (await server.get(`/v1/jobs/${ids.unanswered}`)).state === "dead", "the refused push to be dead");
   return ids;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::Dates;
 use tidewheel_core::time::Timestamp;
@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
-use crate::place::JobKey;
+use crate::place::{JobKey, JobTag};
 use crate::shared::Shared;
 pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
@@ -138,6 +138,8 @@ pub(crate) struct Committer {
     pub(crate) next_claim: u64,
     /// Attempts still under way, by record in `claims`.
     pub(crate) claims: FxHashMap<u64, usize>,
+    /// Jobs that are tried again at the very instant in their id, as `meta` has them.
+    pub(crate) retrying_at_home: FxHashSet<JobTag>,
     /// The number of the next entry in a ledger.
     pub(crate) next_entry: u64,
     /// The number of the newest change of a document.

@@ -1,6 +1,7 @@
 //! Turning a group into one batch, committing it, and telling everybody.
 
 use tidewheel_core::audit::Packed;
+use tidewheel_core::job::State;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Bucket;
 use tidewheel_store::Error;
@@ -92,6 +93,7 @@ impl Committer {
                     plan.history = place;
                 }
             }
+            self.mark_retrying(plan, &slot, rest.as_ref().map(|(place, _)| *place));
             let first = plan.batch.0.len();
             write_move(&mut plan.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
             let new = plan.batch.0.iter().skip(first);
@@ -129,6 +131,22 @@ impl Committer {
         let has_lease = had_lease || slot.lease_changed;
         plan.published.running.push((slot.key.tag(), UnderWay { job, claim, has_lease }));
         Ok(())
+    }
+
+    /// Notes whether a job that moves to `place` is one that is tried again at the very instant in its id. One that is
+    /// claimed in the same group may be noted for nothing.
+    fn mark_retrying(&mut self, plan: &mut Plan, slot: &Slot, place: Option<Place>) {
+        let has_run =
+            slot.job.as_ref().is_some_and(|job| matches!(job.status.state, State::Retrying | State::Running));
+        let is_retrying = has_run && place == Some(Place::Home);
+        let key = || keys::meta::retrying(&slot.key.natural(self.shared.shards));
+        if is_retrying {
+            plan.batch.put(Keyspace::Meta, key(), Vec::new());
+            self.retrying_at_home.insert(slot.key.tag());
+        } else if !self.retrying_at_home.is_empty() && self.retrying_at_home.contains(&slot.key.tag()) {
+            plan.batch.delete(Keyspace::Meta, key());
+            self.retrying_at_home.remove(&slot.key.tag());
+        }
     }
 
     /// One attempt of a record in `claims` has ended; the record goes with the last.

@@ -1,6 +1,9 @@
 //! Listing one tenant's jobs, latest first. The keyspaces that can hold wanted jobs are walked backwards side by
 //! side and merged by id. Within a keyspace the tenant's jobs stand in one stretch per bucket; from one stretch
 //! to the next it takes one step, whatever lies between.
+//!
+//! `waiting` may hold many that never ran. Unless those are wanted it is not walked: which of it run, or are tried again
+//! at the instant in their id, is known, and they are read one by one.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -10,12 +13,13 @@ use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Error, Filter, ListQuery, Page, PageCursor};
+use tidewheel_store::{Error, ListQuery, Page, PageCursor};
 
 use super::Reader;
 use super::due::bad_key;
 use crate::keys;
 use crate::kv::{Direction, Keyspace};
+use crate::open::scan_prefix;
 use crate::place::JobTag;
 use crate::record;
 use crate::shared::{read_error, unreadable};
@@ -24,52 +28,72 @@ use crate::shared::{read_error, unreadable};
 const CHUNK_COUNT_MIN: usize = 8;
 const CHUNK_COUNT_MAX: usize = 256;
 
-/// One keyspace, walked backwards.
+/// Where jobs are read from.
 struct Source {
-    keyspace: Keyspace,
+    origin: Origin,
     /// Records read and not yet taken, the latest last.
     ready: Vec<(JobId, Vec<u8>)>,
-    /// Everything from this key on has been read.
-    read_down_to: Vec<u8>,
     /// All ids above this have been read; a job below may still come.
     above: JobId,
     chunk: usize,
     exhausted: bool,
 }
 
+enum Origin {
+    /// One keyspace, walked backwards.
+    Walk {
+        keyspace: Keyspace,
+        /// Everything from this key on has been read.
+        read_down_to: Vec<u8>,
+    },
+    /// Certain jobs, the latest last, each in the first of these keyspaces that has it.
+    Points { ids: Vec<JobId>, keyspaces: &'static [Keyspace] },
+}
+
+/// Which ids are wanted.
+struct Span {
+    /// The first that is.
+    floor: JobId,
+    /// The first that is not; `None` when there is none.
+    below: Option<JobId>,
+}
+
+impl Span {
+    fn of(query: &ListQuery) -> Self {
+        let floor = query.filter.from.map_or(JobId::from_bytes([0; 16]), |from| JobId::new(from, 0));
+        let after = query.after.map(|cursor| cursor.0);
+        let to = query.filter.to.map(|to| JobId::new(to, 0));
+        Self { floor, below: after.into_iter().chain(to).min() }
+    }
+
+    /// Only what was set for `by` or earlier.
+    fn until(&self, by: Timestamp) -> Self {
+        let end = JobId::new(by.plus_ms(1), 0);
+        Self { floor: self.floor, below: Some(self.below.map_or(end, |below| below.min(end))) }
+    }
+
+    fn has(&self, id: JobId) -> bool {
+        self.floor <= id && self.below.is_none_or(|below| id < below)
+    }
+}
+
+const TOP: JobId = JobId::from_bytes([u8::MAX; 16]);
+
 impl Reader<'_> {
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Error> {
         let shard = Shard::of(&query.tenant, self.shards);
-        let top = JobId::from_bytes([u8::MAX; 16]);
-        let below = query.after.map_or(top, |cursor| cursor.0);
-        let below = query.filter.to.map_or(below, |to| below.min(JobId::new(to, 0)));
-        let includes_top = query.after.is_none() && query.filter.to.is_none();
-        let floor = query.filter.from.map_or(JobId::from_bytes([0; 16]), |from| JobId::new(from, 0));
-        let mut read_down_to = keys::job(self.shards, &query.tenant, below);
-        if includes_top {
-            read_down_to.push(0);
-        }
-        let mut sources: Vec<_> = self
-            .keyspaces_for(&query.tenant, &query.filter)
-            .into_iter()
-            .map(|keyspace| Source {
-                keyspace,
-                ready: Vec::new(),
-                read_down_to: read_down_to.clone(),
-                above: top,
-                chunk: CHUNK_COUNT_MIN,
-                exhausted: false,
-            })
-            .collect();
+        let span = Span::of(query);
+        let mut sources = self.sources(query, &span)?;
         let mut page = Page::default();
         let mut budget = LIST_SCAN_COUNT_MAX;
         let mut last_seen = None;
         loop {
             for source in &mut sources {
                 while source.ready.is_empty() && !source.exhausted && budget > 0 {
-                    self.fill(source, &query.tenant, shard, floor, &mut budget)?;
+                    self.fill(source, &query.tenant, shard, span.floor, &mut budget)?;
                 }
             }
+            page.looked = LIST_SCAN_COUNT_MAX.saturating_sub(budget);
             // A source that still has to be read may hold later jobs than those at hand.
             let unread = sources.iter().filter(|source| source.ready.is_empty() && !source.exhausted);
             let horizon = unread.map(|source| source.above).max();
@@ -105,22 +129,59 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The keyspaces in which jobs of wanted states can lie.
-    fn keyspaces_for(&self, tenant: &Tenant, filter: &Filter) -> Vec<Keyspace> {
+    /// Where jobs of wanted states can lie.
+    fn sources(&self, query: &ListQuery, span: &Span) -> Result<Vec<Source>, Error> {
+        let (tenant, filter) = (&query.tenant, &query.filter);
         let wants = |states: &[State]| states.iter().any(|state| filter.wants_state(*state));
-        let mut keyspaces = Vec::new();
-        if wants(&[State::Scheduled, State::Running, State::Retrying]) {
-            keyspaces.extend([Keyspace::Waiting, Keyspace::Parked]);
+        let walk = |keyspace: Keyspace| self.walk_of(keyspace, tenant, span);
+        let mut sources = Vec::new();
+        if wants(&[State::Scheduled]) {
+            // What stands at its first time is not due before it.
+            let home = filter.due_by.map(|by| self.walk_of(Keyspace::Waiting, tenant, &span.until(by)));
+            sources.push(home.unwrap_or_else(|| walk(Keyspace::Waiting)));
+            sources.push(walk(Keyspace::Parked));
+        } else if wants(&[State::Retrying]) {
+            let mut ids = self.retrying_at_home(tenant)?;
+            if wants(&[State::Running]) {
+                ids.extend(self.shared.view.attempts_of(tenant));
+            }
+            sources.push(Source::points(ids, span, &[Keyspace::Waiting]));
+            sources.push(walk(Keyspace::Parked));
+        } else if wants(&[State::Running]) {
+            let ids = self.shared.view.attempts_of(tenant);
+            sources.push(Source::points(ids, span, &[Keyspace::Waiting, Keyspace::Parked]));
         }
-        if wants(&[State::Dead]) {
-            keyspaces.push(Keyspace::Dead);
+        if wants(&[State::Dead]) && filter.due_by.is_none() {
+            sources.push(walk(Keyspace::Dead));
         }
-        if wants(&[State::Succeeded, State::Cancelled, State::Skipped, State::Expired]) {
+        let ended = [State::Succeeded, State::Cancelled, State::Skipped, State::Expired];
+        if wants(&ended) && filter.due_by.is_none() {
             let counters = self.shared.counters();
             let days = self.days.history.keys().filter(|day| counters.has_history(**day, tenant));
-            keyspaces.extend(days.map(|day| Keyspace::History(*day)));
+            sources.extend(days.map(|day| walk(Keyspace::History(*day))));
         }
-        keyspaces
+        Ok(sources)
+    }
+
+    fn walk_of(&self, keyspace: Keyspace, tenant: &Tenant, span: &Span) -> Source {
+        let mut read_down_to = keys::job(self.shards, tenant, span.below.unwrap_or(TOP));
+        if span.below.is_none() {
+            read_down_to.push(0);
+        }
+        Source::of(Origin::Walk { keyspace, read_down_to })
+    }
+
+    /// The tenant's jobs that are tried again at the instant in their id: a handful.
+    fn retrying_at_home(&self, tenant: &Tenant) -> Result<Vec<JobId>, Error> {
+        let mut ids = Vec::new();
+        scan_prefix(&*self.snapshot, Keyspace::Meta, &[keys::meta::RETRYING], |key, _| {
+            let parsed = key.split_first().and_then(|(_, natural)| keys::parse(natural));
+            let of_tenant = |parsed: &keys::Parsed<'_>| parsed.tenant == tenant.as_str().as_bytes();
+            ids.extend(parsed.filter(of_tenant).map(|parsed| parsed.id));
+            Ok(())
+        })
+        .map_err(read_error)?;
+        Ok(ids)
     }
 
     /// Reads the next records of a source, at most one chunk, at most what is left of the budget.
@@ -134,9 +195,24 @@ impl Reader<'_> {
     ) -> Result<(), Error> {
         let lowest = keys::job(self.shards, tenant, floor);
         let room = source.chunk.min(*budget);
+        source.chunk = (source.chunk * 2).min(CHUNK_COUNT_MAX);
+        let Source { origin, ready, above, exhausted, .. } = source;
+        let (keyspace, read_down_to) = match origin {
+            Origin::Walk { keyspace, read_down_to } => (*keyspace, read_down_to),
+            Origin::Points { ids, keyspaces } => {
+                let from = ids.len().saturating_sub(room);
+                *budget = budget.saturating_sub(ids.len() - from);
+                for id in ids.drain(from..) {
+                    *above = (*above).min(id);
+                    ready.extend(self.point(tenant, id, keyspaces)?.map(|bytes| (id, bytes)));
+                }
+                *exhausted = ids.is_empty();
+                return Ok(());
+            }
+        };
         let mut outcome = Ok(());
         let mut jump = None;
-        let range = (Bound::Included(&*lowest), Bound::Excluded(&*source.read_down_to.clone()));
+        let range = (Bound::Included(&*lowest), Bound::Excluded(&*read_down_to.clone()));
         let mut looked = 0;
         let visit = &mut |key: &[u8], value: &[u8]| {
             looked += 1;
@@ -148,46 +224,62 @@ impl Reader<'_> {
                 jump = Some((key.to_vec(), parsed.bucket));
                 return ControlFlow::Break(());
             }
-            source.read_down_to = key.to_vec();
+            *read_down_to = key.to_vec();
             if !parsed.is_timer {
-                source.above = parsed.id;
-                source.ready.push((parsed.id, value.to_vec()));
+                *above = parsed.id;
+                ready.push((parsed.id, value.to_vec()));
             }
             if looked >= room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        self.snapshot.scan(source.keyspace, range, Direction::Down, visit).map_err(read_error)?;
+        self.snapshot.scan(keyspace, range, Direction::Down, visit).map_err(read_error)?;
         outcome?;
-        source.ready.reverse();
+        ready.reverse();
         *budget = budget.saturating_sub(looked.max(1));
-        source.chunk = (source.chunk * 2).min(CHUNK_COUNT_MAX);
         match jump {
-            Some((key, bucket)) => source.jump(&key, bucket, shard, tenant),
-            None if looked < room => source.exhausted = true,
+            Some((key, bucket)) => match target(&key, bucket, shard, tenant) {
+                Some((key, bucket)) => {
+                    *read_down_to = key;
+                    // No id of a later bucket is left; the first of the next one is the bound.
+                    *above = (*above).min(JobId::new(bucket.end().min(Timestamp::MAX), 0));
+                }
+                None => *exhausted = true,
+            },
+            None if looked < room => *exhausted = true,
             None => {}
         }
         Ok(())
     }
+
+    fn point(&self, tenant: &Tenant, id: JobId, keyspaces: &[Keyspace]) -> Result<Option<Vec<u8>>, Error> {
+        let natural = keys::job(self.shards, tenant, id);
+        for keyspace in keyspaces {
+            if let Some(bytes) = self.snapshot.get(*keyspace, &natural).map_err(read_error)? {
+                return Ok(Some(bytes.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Where to go on at the tenant's next stretch below a neighbour's `key` in `bucket`.
+fn target(key: &[u8], bucket: Bucket, shard: Shard, tenant: &Tenant) -> Option<(Vec<u8>, Bucket)> {
+    let here = keys::after_prefix(keys::tenant_prefix(bucket, shard, tenant));
+    if key >= &*here {
+        return Some((here, bucket));
+    }
+    let below = Bucket(bucket.0.checked_sub(1)?);
+    Some((keys::after_prefix(keys::tenant_prefix(below, shard, tenant)), below))
 }
 
 impl Source {
-    /// Goes on at the tenant's next stretch below a neighbour's `key` in `bucket`.
-    fn jump(&mut self, key: &[u8], bucket: Bucket, shard: Shard, tenant: &Tenant) {
-        let here = keys::after_prefix(keys::tenant_prefix(bucket, shard, tenant));
-        let target = if key >= &*here {
-            Some((here, bucket))
-        } else {
-            bucket.0.checked_sub(1).map(|below| {
-                (keys::after_prefix(keys::tenant_prefix(Bucket(below), shard, tenant)), Bucket(below))
-            })
-        };
-        match target {
-            Some((key, bucket)) => {
-                self.read_down_to = key;
-                // No id of a later bucket is left; the first of the next one is the bound.
-                let bound = JobId::new(bucket.end().min(Timestamp::MAX), 0);
-                self.above = self.above.min(bound);
-            }
-            None => self.exhausted = true,
-        }
+    const fn of(origin: Origin) -> Self {
+        Self { origin, ready: Vec::new(), above: TOP, chunk: CHUNK_COUNT_MIN, exhausted: false }
+    }
+
+    fn points(mut ids: Vec<JobId>, span: &Span, keyspaces: &'static [Keyspace]) -> Self {
+        ids.retain(|id| span.has(*id));
+        ids.sort_unstable();
+        ids.dedup();
+        Self::of(Origin::Points { ids, keyspaces })
     }
 }

@@ -336,6 +336,7 @@ impl Pair<'_> {
             labels: if self.dice.percent(20) { vec![("env".into(), "prod".into())] } else { Vec::new() },
             from: self.dice.percent(20).then(|| self.trial.now.plus_ms(-5 * MINUTE_MS)),
             to: self.dice.percent(20).then_some(self.trial.now),
+            due_by: self.dice.percent(20).then_some(self.trial.now),
         };
         let real = walk::list(&*self.trial.store, &tenant, &filter, count_max).await;
         let model = walk::list(&self.model, &tenant, &filter, count_max).await;

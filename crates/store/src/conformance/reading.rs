@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Job, Occurrence, Spec, State, Target};
-use tidewheel_core::limits::{BATCH_COUNT_MAX, LIST_SCAN_COUNT_MAX};
+use tidewheel_core::limits::{BATCH_COUNT_MAX, BUCKET_MS, LIST_SCAN_COUNT_MAX};
 use tidewheel_core::names::Tenant;
 
 use super::trial::{RETRY_MS, Retry, START, Trial, failing, keyed, succeeding, tenant};
@@ -194,8 +194,65 @@ pub async fn a_rare_match_is_found_behind_many_others(home: &dyn Home) {
     }
     let filter = Filter { kind: Some(Arc::from("rare")), ..Filter::default() };
     assert_eq!(walk::list(&*trial.store, &acme, &filter, 10).await, [rare]);
-    let count = u64::try_from(many.len() + 1).expect("it fits");
-    assert_eq!(trial.counts(Some(&acme)).await, [(State::Scheduled, count)]);
+    rare_states_are_read_without_the_many(&mut trial, &acme, &many).await;
+    let count = u64::try_from(many.len() + 1 + ROUNDS).expect("it fits");
+    assert_eq!(trial.counts(Some(&acme)).await[0], (State::Scheduled, count));
+}
+
+/// How many of each kind there are among the many.
+const ROUNDS: usize = 3;
+
+/// What runs, is tried again, is dead, has ended or is due is found at the cost of what there is of it, although
+/// `many` wait for later.
+async fn rare_states_are_read_without_the_many(trial: &mut Trial<'_>, acme: &Tenant, many: &[Job]) {
+    let mut expected = Vec::new();
+    for number in 0..ROUNDS {
+        let running = trial.add_running(acme).await;
+        // One is tried again at the very instant it was first set for, the others later.
+        let again = trial.add_running(acme).await;
+        let again = match number {
+            0 => trial.order(&again, Command::Release { token: again.status.token }).await,
+            _ => trial.order(&again, failing(&again, Retry::Yes)).await,
+        };
+        let dead = trial.add_running(acme).await;
+        let dead = trial.order(&dead, failing(&dead, Retry::No)).await;
+        let cancelled = trial.add(acme, 0).await;
+        let cancelled = trial.order(&cancelled, Command::Cancel).await;
+        let ready = trial.add(acme, 30 * BUCKET_MS).await;
+        let ready = trial.order(&ready, Command::RunNow).await;
+        expected.extend([running, again, dead, cancelled, ready]);
+    }
+    let now = trial.now;
+    let filter = Filter { due_by: Some(now), ..Filter::default() };
+    let page = trial.store.list(query(acme, filter, 1_000)).await.expect("a page");
+    let is_ready = |job: &&Job| job.armed_at().is_some_and(|at| at <= now);
+    assert!(page.jobs.iter().all(|job| is_ready(&job)));
+    assert!(expected.iter().filter(is_ready).all(|job| page.jobs.contains(job)));
+    assert!(page.looked < many.len() / 2, "{} records were looked at for what is due", page.looked);
+    let some: [&[State]; 7] = [
+        &[State::Running],
+        &[State::Retrying],
+        &[State::Dead],
+        &[State::Cancelled],
+        &[State::Running, State::Retrying],
+        &[State::Retrying, State::Dead],
+        &[State::Running, State::Retrying, State::Dead, State::Cancelled],
+    ];
+    for states in some {
+        let mut wanted: Vec<_> =
+            expected.iter().filter(|job| states.contains(&job.status.state)).cloned().collect();
+        wanted.sort_by_key(|job| std::cmp::Reverse(job.id));
+        let filter = Filter { states: states.to_vec(), ..Filter::default() };
+        let page = trial.store.list(query(acme, filter.clone(), 1_000)).await.expect("a page");
+        assert_eq!(page.jobs, wanted, "{states:?}");
+        assert!(page.next.is_none(), "{states:?}");
+        assert!(page.looked <= 4 * expected.len(), "{states:?}: {} records were looked at", page.looked);
+        assert_eq!(walk::list(&*trial.store, acme, &filter, 2).await, wanted, "{states:?}, page by page");
+    }
+}
+
+fn query(tenant: &Tenant, filter: Filter, count_max: usize) -> ListQuery {
+    ListQuery { tenant: tenant.clone(), filter, after: None, count_max }
 }
 
 /// One job through its whole life, counted at every step, also after reopening.
@@ -254,6 +311,10 @@ pub async fn counts_are_per_tenant_and_in_all(home: &dyn Home) {
         assert_eq!(trial.counts(Some(&neighbours[0])).await, one_each);
         assert_eq!(trial.counts(Some(&neighbours[1])).await, [(State::Scheduled, 1)]);
         assert_eq!(trial.counts(Some(&tenant("nobody"))).await, []);
+        let busiest = trial.store.busiest(10).await.expect("they are counted");
+        let waiting: Vec<_> = busiest.iter().map(|(tenant, counts)| (tenant, counts.waiting())).collect();
+        assert_eq!(waiting, [(&neighbours[0], 2), (&neighbours[1], 1)]);
+        assert_eq!(trial.store.busiest(1).await.expect("they are counted"), busiest[..1]);
         let mut all = one_each;
         all[0].1 = 2;
         assert_eq!(trial.counts(None).await, all);

@@ -206,6 +206,10 @@ impl Store for MemoryStore {
         self.call(Call::Counts, |tables| Ok(tables.counts(tenant))).await
     }
 
+    async fn busiest(&self, count_max: usize) -> Result<Vec<(Tenant, Counts)>, Error> {
+        self.call(Call::Counts, |tables| Ok(tables.busiest(count_max))).await
+    }
+
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error> {
         self.call(Call::SaveCheckpoints, |tables| {
             tables.save_checkpoints(checkpoints);

@@ -335,12 +335,19 @@ impl Tables {
         let mut last = None;
         let jobs = self.jobs.get(&query.tenant);
         let jobs = jobs.into_iter().flat_map(|jobs| jobs.range((Bound::Unbounded, below)).rev());
-        for (scanned, (id, job)) in jobs.enumerate() {
-            if page.jobs.len() >= query.count_max || scanned >= LIST_SCAN_COUNT_MAX {
+        let is_passed_over = |job: &Job| {
+            let is_later = query.filter.due_by.is_some_and(|by| by < job.id.run_at());
+            let is_home = job.status.due_at == job.id.run_at();
+            (job.status.state == State::Scheduled && !query.filter.wants_state(State::Scheduled))
+                || (is_later && is_home)
+        };
+        for (id, job) in jobs.filter(|(_, job)| !is_passed_over(job)) {
+            if page.jobs.len() >= query.count_max || page.looked >= LIST_SCAN_COUNT_MAX {
                 page.next = last;
                 break;
             }
             last = Some(PageCursor(*id));
+            page.looked += 1;
             if query.filter.matches(job) {
                 page.jobs.push(job.clone());
             }
@@ -357,6 +364,10 @@ impl Tables {
             sum.0.iter_mut().zip(counts.0).for_each(|(sum, count)| *sum += count);
         }
         sum
+    }
+
+    pub(super) fn busiest(&self, count_max: usize) -> Vec<(Tenant, Counts)> {
+        Counts::busiest(self.counts.iter().map(|(tenant, counts)| (tenant.clone(), *counts)), count_max)
     }
 
     pub(super) fn save_checkpoints(&mut self, checkpoints: Vec<Checkpoint>) {

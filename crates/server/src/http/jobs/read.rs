@@ -21,12 +21,12 @@ use crate::http::walk::{Plan, Walk};
 
 /// A page ends early beyond this.
 const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// Reads of the store for one page.
-const PAGE_READS_MAX: usize = 20;
+/// Records looked at for one page, before it is handed over as it is, with a cursor.
+const PAGE_LOOKED_COUNT_MAX: usize = 20_000;
 /// Jobs read at once at least where many of them may not match.
 const PAGE_READ_COUNT_MIN: usize = 50;
-/// Reads of the store for one count.
-const COUNT_READS_MAX: usize = 250;
+/// Records looked at for one count, before it is given as incomplete.
+const COUNT_LOOKED_COUNT_MAX: usize = 100_000;
 
 /// `GET /v1/jobs/{id}`
 pub(crate) async fn one(
@@ -74,8 +74,8 @@ pub(crate) async fn count(
     if filter.is_only_states() && !filter.states.contains(&ShownState::Ready) {
         return count_states(&app, &caller.tenant, &filter).await;
     }
-    let plan =
-        Plan { tenant: &caller.tenant, filter, after: None, now: app.now(), reads_max: COUNT_READS_MAX };
+    let (tenant, looked_max) = (&caller.tenant, COUNT_LOOKED_COUNT_MAX);
+    let plan = Plan { tenant, filter, after: None, now: app.now(), looked_max };
     let mut walk = Walk::new(&app, plan);
     let mut found = 0;
     while let Some(jobs) = walk.next(usize::MAX).await? {
@@ -105,7 +105,8 @@ pub(crate) fn read_query(text: Option<&str>, known: &[&str]) -> Result<Query, Pr
 /// One page of what a query asks for.
 pub(crate) async fn page(app: &App, tenant: &Tenant, query: Query) -> Result<Response, Problem> {
     let now = app.now();
-    let plan = Plan { tenant, filter: query.filter, after: query.cursor, now, reads_max: PAGE_READS_MAX };
+    let (filter, after, looked_max) = (query.filter, query.cursor, PAGE_LOOKED_COUNT_MAX);
+    let plan = Plan { tenant, filter, after, now, looked_max };
     let mut walk = Walk::new(app, plan);
     let mut items = JsonWriter::with_capacity(4_096);
     let (mut count, mut stopped_at) = (0, None);

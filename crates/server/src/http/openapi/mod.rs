@@ -11,12 +11,13 @@ mod parameters;
 mod paths;
 mod schedule_paths;
 mod schedule_shapes;
+mod session_paths;
 mod shapes;
 
 use serde_json::{Map, Value, json};
 use tidewheel_api::wire::fault::Code;
 
-use crate::access::{Need, need_of};
+use crate::access::{COOKIE_NAME, Need, need_of};
 
 /// One operation.
 struct Operation {
@@ -52,7 +53,8 @@ enum Body {
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
     let operations = paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS);
-    for operation in operations.chain(admin_paths::OPERATIONS).chain(audit_paths::OPERATIONS) {
+    let operations = operations.chain(admin_paths::OPERATIONS).chain(audit_paths::OPERATIONS);
+    for operation in operations.chain(session_paths::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -80,6 +82,7 @@ pub(super) fn document() -> Value {
         "paths": paths,
         "components": {"schemas": shapes::all(), "parameters": parameters::all(), "responses": responses(), "securitySchemes": {
             "key": {"type": "http", "scheme": "bearer", "description": "A key, `twk_…`. Not asked for by a server that runs without keys."},
+            "session": {"type": "apiKey", "in": "cookie", "name": COOKIE_NAME, "description": "What `POST /v1/session` sets, for the web pages. Changes also need the session's token, in the header `Tidewheel-CSRF`."},
         }},
     })
 }
@@ -123,7 +126,7 @@ impl Operation {
         });
         if let Some(operation) = operation.as_object_mut() {
             if !is_open {
-                operation.insert("security".to_owned(), json!([{"key": []}]));
+                operation.insert("security".to_owned(), json!([{"key": []}, {"session": []}]));
             }
             if !self.description.is_empty() {
                 operation.insert("description".to_owned(), self.description.into());

@@ -21,6 +21,7 @@ pub(super) fn answers() -> Value {
             })),
             "backlog_age_ms": {"type": "integer", "description": "How long the server's oldest due job has waited for room in memory."},
             "lanes": {"type": "array", "items": reference("LaneDepth"), "description": "Where jobs of the tenant wait that are due, the deepest 200."},
+            "tenants": or_null(json!({"type": "array", "items": reference("TenantBacklog"), "description": "The 20 tenants with the most jobs waiting, for an admin; null for others."})),
             "history": {"type": "array", "items": reference("OverviewSample"), "description": "The last 15 minutes of the server, every 5 seconds, oldest first."},
         })),
         "Lag": open(json!({
@@ -31,6 +32,11 @@ pub(super) fn answers() -> Value {
         "Rates": open(json!({
             "window": reference("Duration"),
             "submitted": rate, "started": rate, "succeeded": rate, "failed": rate,
+        })),
+        "TenantBacklog": open(json!({
+            "id": {"type": "string"},
+            "waiting": {"type": "integer"}, "running": {"type": "integer"}, "dead": {"type": "integer"},
+            "refused": {"type": "integer", "description": "Submissions this node has refused since it started, because of the tenant's rate or of how many wait."},
         })),
         "LaneDepth": open(json!({
             "kind": {"type": "string", "enum": ["queue", "push"]},

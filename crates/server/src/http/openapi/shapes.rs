@@ -10,7 +10,9 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::{admin_shapes, audit_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes};
+use super::{
+    admin_shapes, audit_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes, session_paths,
+};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
@@ -29,6 +31,7 @@ pub(super) fn all() -> Value {
         admin_shapes::answers(),
         audit_shapes::answers(),
         overview_shapes::answers(),
+        session_paths::shapes(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
     ] {

@@ -1,8 +1,6 @@
 // Talking to the server. The same API as everybody's; every refusal comes out as a Problem.
 
 const TENANT = "tidewheel-tenant";
-const KEY = "tidewheel-key";
-const PATHS = "tidewheel-paths";
 const LOOK_MS_MAX = 3_000;
 
 function stored(storage, name) {
@@ -23,14 +21,20 @@ function store(storage, name, value) {
 }
 
 let tenant = stored(localStorage, TENANT);
-let key = stored(sessionStorage, KEY);
-let may = { change: true, tenant: null };
+// Who is signed in, as the server says; nothing is allowed until it does.
+let me = { tenant: "default", may: [], keys_required: true, session: null };
 
-export const currentTenant = () => tenant || may.tenant || "default";
-export const mayChange = () => may.change;
+const may = (what) => me.may.includes(what);
+export const mayChange = () => may("submit");
+export const mayManage = () => may("manage");
+export const mayAdminister = () => may("administer");
+export const isSignedIn = () => me.session !== null;
+export const whoIsSignedIn = () => me.key_name ?? me.key_id ?? "";
+
+export const currentTenant = () => tenant || me.tenant;
 
 export function actAs(name) {
-  tenant = name === "default" && !may.tenant ? "" : name;
+  tenant = name === me.tenant ? "" : name;
   store(localStorage, TENANT, tenant);
 }
 
@@ -57,8 +61,8 @@ function freshKey() {
 
 async function send(method, path, { query, body, rawBody, headers, signal } = {}) {
   const head = { Accept: "application/json", ...headers };
-  if (tenant) head["Tidewheel-Tenant"] = tenant;
-  if (key) head.Authorization = `Bearer ${key}`;
+  if (tenant && !head["Tidewheel-Tenant"]) head["Tidewheel-Tenant"] = tenant;
+  if (me.session && method !== "GET") head["Tidewheel-CSRF"] = me.session.csrf_token;
   const text = rawBody ?? (body === undefined ? undefined : JSON.stringify(body));
   if (text !== undefined) head["Content-Type"] = "application/json";
   let response;
@@ -88,28 +92,6 @@ export const get = async (path, query, signal) => (await send("GET", path, { que
 // Also the answer as it was written, and its version.
 export const getWhole = (path, query, signal) => send("GET", path, { query, signal });
 
-// Whether the server has such a path, by its own description: asking for what is not there would look like a fault in
-// the browser's console. Asked for once in a tab.
-async function serves(path) {
-  let paths = stored(sessionStorage, PATHS);
-  if (!paths) {
-    paths = Object.keys((await get("/openapi.json")).paths ?? {}).join(" ");
-    store(sessionStorage, PATHS, paths);
-  }
-  return paths.split(" ").includes(path);
-}
-
-// What the server does not have, or does not show to this caller, is null.
-export async function getIfServed(path, query, signal) {
-  if (!(await serves(path))) return null;
-  try {
-    return await get(path, query, signal);
-  } catch (problem) {
-    if (problem instanceof Problem && problem.status === 403) return null;
-    throw problem;
-  }
-}
-
 // A page of a list. Where few match, the server looks at so many and then says where to go on; that is followed for a
 // moment, until there is something to show.
 export async function firstMatches(path, query, signal) {
@@ -137,29 +119,32 @@ export async function change(method, path, { body, rawBody, query, etag } = {}) 
 // A question that is too long for an address.
 export const ask = async (path, body, signal) => (await send("POST", path, { body, signal })).json;
 
-// Who is signed in and what they may do. A server without keys lets everybody do everything.
+// Asks who is signed in and what they may do. A server without keys lets everybody do everything.
 export async function learnWhoAmI() {
-  const me = await getIfServed("/v1/me");
-  if (me === null) return;
-  const roles = me.roles ?? (me.role ? [me.role] : []);
-  const viewer = roles.length > 0 && roles.every((role) => role === "viewer" || role === "read");
-  may = { change: !viewer, tenant: me.tenant ?? null };
-}
-
-// Signs in: by a cookie that no script can read if the server makes one, otherwise the key is kept until the tab is closed.
-export async function signIn(secret) {
-  key = "";
-  store(sessionStorage, KEY, "");
-  if (await serves("/v1/session")) {
-    await send("POST", "/v1/session", { body: { key: secret } });
-    return;
-  }
-  key = secret;
+  const chosen = tenant;
+  tenant = "";
   try {
-    await send("GET", "/v1/jobs/count");
+    me = (await send("GET", "/v1/me")).json;
   } catch (problem) {
-    key = "";
+    tenant = chosen;
     throw problem;
   }
-  store(sessionStorage, KEY, secret);
+  // Only who may act for every tenant chooses one.
+  tenant = mayAdminister() && chosen !== me.tenant ? chosen : "";
+}
+
+// Signs in: the server sets a cookie that no script can read, and the key is forgotten here.
+export async function signIn(secret) {
+  await send("POST", "/v1/session", { body: { key: secret } });
+  try {
+    await learnWhoAmI();
+  } catch (problem) {
+    if (problem.status !== 401) throw problem;
+    throw Object.assign(new Error("The browser has not kept the cookie. It does so over TLS, or where the server is on this machine."), { status: 0 });
+  }
+}
+
+export async function signOut() {
+  await send("DELETE", "/v1/session");
+  me = { ...me, may: [], session: null };
 }

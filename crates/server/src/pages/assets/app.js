@@ -1,8 +1,8 @@
 // The frame around every page: which one is shown, the theme, the tenant, the keyboard.
 
-import { actAs, currentTenant, learnWhoAmI } from "/assets/api.js";
+import { actAs, currentTenant, isSignedIn, learnWhoAmI, mayAdminister, signOut, whoIsSignedIn } from "/assets/api.js";
 import { replace, text } from "/assets/dom.js";
-import { problemBox } from "/assets/dialogs.js";
+import { problemBox, toast } from "/assets/dialogs.js";
 import { listen, showHelp } from "/assets/keys.js";
 import { refresh, togglePause } from "/assets/live.js";
 import * as cluster from "/assets/pages/cluster.js";
@@ -36,6 +36,7 @@ const THEMES = ["system", "light", "dark"];
 const main = document.getElementById("main");
 const tenantInput = document.getElementById("tenant");
 const themeButton = document.getElementById("theme");
+const outButton = document.getElementById("sign-out");
 let leaving = new AbortController();
 
 // What cannot be read names nothing; the server will say so.
@@ -120,9 +121,23 @@ function nextTheme() {
   showTheme();
 }
 
-function showTenant() {
+function showWho() {
   tenantInput.value = currentTenant();
+  tenantInput.readOnly = !mayAdminister();
+  outButton.classList.toggle("hidden", !isSignedIn());
+  outButton.title = `Signed in: ${whoIsSignedIn()}`;
 }
+
+outButton.addEventListener("click", async () => {
+  try {
+    await signOut();
+    showWho();
+    await navigate("/sign-in");
+  } catch (problem) {
+    toast(problem.message, "bad");
+  }
+});
+addEventListener("tidewheel:signed-in", showWho);
 
 document.getElementById("tenant-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -130,11 +145,11 @@ document.getElementById("tenant-form").addEventListener("submit", (event) => {
 });
 tenantInput.addEventListener("change", () => {
   actAs(tenantInput.value.trim() || "default");
-  showTenant();
+  showWho();
   show();
 });
 addEventListener("tidewheel:tenant", () => {
-  showTenant();
+  showWho();
   show();
 });
 themeButton.addEventListener("click", nextTheme);
@@ -142,10 +157,17 @@ document.getElementById("help").addEventListener("click", showHelp);
 listen({ navigate, refresh, togglePause, nextTheme });
 showTheme();
 
-try {
-  await learnWhoAmI();
-} catch {
-  // The page that is shown will say what is wrong.
+// Who signs in says so on that page.
+if (location.pathname === "/sign-in") {
+  await show();
+} else {
+  let asksForKey = false;
+  try {
+    await learnWhoAmI();
+  } catch (problem) {
+    // Anything else the page that is shown will say.
+    asksForKey = problem.status === 401;
+  }
+  showWho();
+  if (!asksForKey) await show();
 }
-showTenant();
-await show();

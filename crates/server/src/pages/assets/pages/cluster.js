@@ -37,6 +37,6 @@ export async function show({ root, signal }) {
     seen = JSON.stringify(cluster);
     replace(facts_, facts([["Store", cluster.store], ["Nodes", number(cluster.nodes.length)], ["Shards", number(cluster.shards)], ["Oldest due job waits for room since", cluster.lag_ms === 0 ? "none waits" : millis(cluster.lag_ms)], ["Time zones", `${cluster.tz_database.version}, ${cluster.tz_database.source}`]]));
     replace(map, shardMap(cluster));
-    replace(body, cluster.nodes.map((member) => h("tr", { "data-row": true }, h("td", {}, member.id), h("td", {}, badge(member.state)), h("td", { class: "number" }, number(member.shards)), h("td", {}, leases(member)), h("td", { class: "number" }, millis(member.lag_ms)), h("td", { class: "wide" }, member.version), h("td", { class: "wide" }, full(member.started_at)), h("td", { class: "wide" }, member.tz_database.version))));
+    replace(body, cluster.nodes.map((member) => h("tr", { "data-row": true }, h("td", {}, member.id, member.address ? h("div", { class: "soft small" }, member.address) : null), h("td", {}, badge(member.state)), h("td", { class: "number" }, number(member.shards)), h("td", {}, leases(member)), h("td", { class: "number" }, millis(member.lag_ms)), h("td", { class: "wide" }, member.version), h("td", { class: "wide" }, full(member.started_at)), h("td", { class: "wide" }, member.tz_database?.version ?? "–"))));
   }, EVERY_MS, signal);
 }

@@ -1,6 +1,6 @@
 // Dead letters, grouped by what went wrong: replayed or discarded, many at once, or edited and replayed.
 
-import { change, firstMatches, get, getWhole, mayChange } from "/assets/api.js";
+import { change, firstMatches, get, getWhole, mayManage } from "/assets/api.js";
 import { h, replace, text } from "/assets/dom.js";
 import { actionButton, confirm, formDialog, toast } from "/assets/dialogs.js";
 import { fieldText, indented } from "/assets/json-text.js";
@@ -75,13 +75,13 @@ function groupCard(group, selected, changed, reload) {
   replace(body, group.jobs.slice(0, ROWS_SHOWN).map((job) => {
     const box = h("input", { type: "checkbox", "aria-label": `Select ${job.id}`, checked: selected.has(job.id), change: () => { selected[box.checked ? "add" : "delete"](job.id); changed(); } });
     boxes.push([box, job]);
-    const edit = mayChange() && actionButton("Edit and replay", { work: async () => {
+    const edit = mayManage() && actionButton("Edit and replay", { work: async () => {
       if (await editAndReplay(job.id)) { toast("It runs again."); await reload(); }
     } });
-    return h("tr", { "data-row": true }, h("td", { class: "fixed" }, mayChange() && box), h("td", { class: "fixed" }, jobLink(job.id, shortId(job.id))), h("td", { class: "fixed" }, ago(job.finished_at)), h("td", { class: "number" }, `${job.attempt}/${job.max_attempts}`), h("td", { class: "wide" }, h("span", { class: "excerpt" }, destination(job))), h("td", {}, h("span", { class: "excerpt mono" }, job.last_error ?? job.reason ?? "")), h("td", { class: "fixed" }, edit));
+    return h("tr", { "data-row": true }, h("td", { class: "fixed" }, mayManage() && box), h("td", { class: "fixed" }, jobLink(job.id, shortId(job.id))), h("td", { class: "fixed" }, ago(job.finished_at)), h("td", { class: "number" }, `${job.attempt}/${job.max_attempts}`), h("td", { class: "wide" }, h("span", { class: "excerpt" }, destination(job))), h("td", {}, h("span", { class: "excerpt mono" }, job.last_error ?? job.reason ?? "")), h("td", { class: "fixed" }, edit));
   }));
   const more = group.jobs.length > ROWS_SHOWN && h("p", { class: "soft small" }, `The first ${ROWS_SHOWN} are listed; selecting all means all ${number(group.jobs.length)}.`);
-  return h("section", { class: "card", "data-group": group.type }, h("div", { class: "group-head" }, mayChange() && all, h("strong", {}, number(group.jobs.length)), h("span", {}, group.type), h("span", { class: "error" }, group.error)), h("details", { open: group.jobs.length <= 20 }, h("summary", { class: "small soft" }, "Which"), node, more || null));
+  return h("section", { class: "card", "data-group": group.type }, h("div", { class: "group-head" }, mayManage() && all, h("strong", {}, number(group.jobs.length)), h("span", {}, group.type), h("span", { class: "error" }, group.error)), h("details", { open: group.jobs.length <= 20 }, h("summary", { class: "small soft" }, "Which"), node, more || null));
 }
 
 // Discarding goes one by one; replaying takes many at once.
@@ -131,7 +131,7 @@ export async function show({ root, query, navigate, signal }) {
     await load(false);
   }
   const ids = () => [...selected];
-  if (mayChange()) {
+  if (mayManage()) {
     replace(bar, actionButton("Replay selected", { kind: "primary", work: async () => { await replay(ids(), rate.value); await reload(); } }), h("label", { class: "small soft" }, "per second ", rate),
       actionButton("Discard selected", { kind: "danger", work: async () => {
         const done = await confirm({ title: `Discard ${number(selected.size)}?`, text: "They are gone for good.", action: "Discard", danger: true, send: () => discard(ids()) });

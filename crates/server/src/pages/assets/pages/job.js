@@ -1,6 +1,6 @@
 // One job: why it has not run, or what came of it; its life as a timeline; its payload and result; what can be done.
 
-import { change, get, getWhole, mayChange } from "/assets/api.js";
+import { change, get, getWhole, mayChange, mayManage } from "/assets/api.js";
 import { h, replace } from "/assets/dom.js";
 import { actionButton, confirm } from "/assets/dialogs.js";
 import { fieldText, indented } from "/assets/json-text.js";
@@ -21,7 +21,7 @@ function actions(id, state) {
     waits && act("Run now", "run", "It starts now."),
     ENDED.includes(state) && act("Retry", "retry", "It runs again."),
     (waits || state === "running") && actionButton("Cancel", { kind: "danger", work: () => confirm({ title: "Cancel this job?", text: "It will not start. If it is running, what it reports is refused.", action: "Cancel the job", danger: true, send: async () => { await change("POST", `${path}/cancel`); refresh(); } }) }),
-    state === "dead" && h("a", { class: "button", href: `/dead-letters?id=${encodeURIComponent(id)}` }, "Edit and replay"),
+    state === "dead" && mayManage() && h("a", { class: "button", href: `/dead-letters?id=${encodeURIComponent(id)}` }, "Edit and replay"),
   ];
 }
 

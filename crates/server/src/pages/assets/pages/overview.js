@@ -1,6 +1,6 @@
 // Is it healthy? How late jobs start, how many come and go, what waits, what was given up.
 
-import { get } from "/assets/api.js";
+import { get, mayAdminister } from "/assets/api.js";
 import { lines } from "/assets/charts.js";
 import { h, keyed, replace, text } from "/assets/dom.js";
 import { repeat } from "/assets/live.js";
@@ -12,6 +12,7 @@ const EVERY_MS = 2_000;
 const LAG_WARN_MS = 1_000;
 const BACKLOG_WARN_MS = 5_000;
 const CONCERNS_SHOWN = 3;
+const TENANTS_SHOWN = 10;
 const STORED = ["scheduled", "running", "retrying", "succeeded", "dead", "cancelled", "skipped", "expired"];
 
 function tile(name, href) {
@@ -76,14 +77,36 @@ function stateBars() {
   };
 }
 
+// Who has the most waiting: what an admin asks when somebody floods the server.
+function tenantBars() {
+  const node = h("div", { class: "bars" });
+  return {
+    node,
+    update(tenants) {
+      const most = Math.max(...tenants.map(({ waiting }) => waiting), 1);
+      keyed(node, tenants.slice(0, TENANTS_SHOWN), {
+        key: ({ id }) => id,
+        make: ({ id }) => h("div", { class: "bar-row" }, h("span", { class: "excerpt" }, id), h("span", {}), h("span", { class: "number" })),
+        update: (row, { waiting, running, dead, refused }) => {
+          replace(row.children[1], meter(waiting, most));
+          text(row.children[2], number(waiting));
+          row.title = `${number(waiting)} wait, ${number(running)} run, ${number(dead)} are dead letters, ${number(refused)} submissions were refused here`;
+        },
+      });
+    },
+  };
+}
+
 export async function show({ root, signal }) {
   const tiles = { p50: tile("Lag, p50"), p99: tile("Lag, p99"), done: tile("Done per second"), waiting: tile("Waiting", "/jobs?state=scheduled"), running: tile("Running", "/jobs?state=running"), dead: tile("Dead letters", "/dead-letters") };
   const health = h("section", { class: "card health", role: "status" });
   const drawn = charts();
   const bars = stateBars();
   const lanes = laneTable();
+  const tenants = tenantBars();
   replace(root, head("Overview"), health, h("div", { class: "tiles" }, Object.values(tiles).map(({ node }) => node)), drawn.node,
-    h("div", { class: "grid" }, card("Jobs by state", bars.node), card("Due and waiting, by queue and target", lanes.node)));
+    h("div", { class: "grid" }, card("Jobs by state", bars.node), card("Due and waiting, by queue and target", lanes.node)),
+    mayAdminister() && h("section", { class: "card", "data-part": "tenants" }, h("h2", {}, "Waiting, by tenant"), tenants.node));
   await repeat(async () => {
     const view = await get("/v1/overview", {}, signal);
     showHealth(health, view);
@@ -95,6 +118,7 @@ export async function show({ root, signal }) {
     tiles.dead.set(number(view.jobs.dead), view.jobs.dead === 0 ? "none" : "see why");
     drawn.update(view);
     bars.update(view.jobs);
+    tenants.update(view.tenants ?? []);
     lanes.update(view.lanes, view.lanes.length === 0 ? empty("Nothing is due that has not started.") : null);
   }, EVERY_MS, signal);
 }

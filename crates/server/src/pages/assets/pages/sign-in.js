@@ -1,6 +1,6 @@
 // Signing in with a key.
 
-import { learnWhoAmI, signIn } from "/assets/api.js";
+import { signIn } from "/assets/api.js";
 import { h, replace } from "/assets/dom.js";
 import { problemBox } from "/assets/dialogs.js";
 import { card, field, head } from "/assets/parts.js";
@@ -13,7 +13,8 @@ export async function show({ root, query, navigate }) {
     event.preventDefault();
     try {
       await signIn(input.value.trim());
-      await learnWhoAmI();
+      input.value = "";
+      dispatchEvent(new CustomEvent("tidewheel:signed-in"));
       const next = query.get("next") ?? "/";
       // Only to a page of this server.
       await navigate(next.startsWith("/") && !next.startsWith("//") ? next : "/", { replaced: true });

@@ -1,0 +1,1 @@
+SELECT state, sum(delta)::bigint, tenant FROM tallies GROUP BY tenant, state
