@@ -8,6 +8,7 @@ use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
+use crate::job_type::TypeVerb;
 use crate::key::KeyVerb;
 use crate::migrate::MigrateArgs;
 use crate::schedule::ScheduleVerb;
@@ -95,6 +96,9 @@ pub(crate) enum Verb {
     /// Sets what tenants may do, and how much of it
     #[command(subcommand)]
     Tenant(TenantVerb),
+    /// Registers job types: schemas of payloads, who may submit them, defaults
+    #[command(subcommand)]
+    Type(TypeVerb),
     /// Makes keys and ends them
     #[command(subcommand)]
     Key(KeyVerb),

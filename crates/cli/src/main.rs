@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`cluster`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`webhook_secret`], [`job_type`], [`key`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
 //! | [`worker`] | running a command per job |
 //! | [`mod@bench`] | measuring a server |
@@ -26,6 +26,7 @@ mod failure;
 mod filter;
 mod import;
 mod job;
+mod job_type;
 mod json;
 mod key;
 mod migrate;
@@ -35,6 +36,7 @@ mod schedule;
 mod serve;
 mod submission;
 mod tenant;
+mod webhook_secret;
 mod worker;
 
 use std::process::ExitCode;
@@ -92,6 +94,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Tenant(verb) => {
             runtime(Builder::new_current_thread())?.block_on(tenant::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Type(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(job_type::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Key(verb) => {
             runtime(Builder::new_current_thread())?.block_on(key::run(verb, Link::new(cli.globals, out)))

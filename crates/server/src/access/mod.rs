@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `rules` | what each call needs, in one table |
 //! | `guard` | asks before a call is served |
+//! | `submitters` | who may submit a job type |
 //! | `penalty` | slows down whoever guesses keys |
 
 mod guard;
 mod penalty;
 mod rules;
+mod submitters;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the server goes by and an operator may change while it runs: tenants, keys, webhook secrets. All of it is small
+//! What the server goes by and an operator may change while it runs: tenants, keys, webhook secrets, job types. All of it is small
 //! documents in the store, kept whole in memory, so that no request and no delivery waits for the store to read them.
 //!
 //! | file | what it holds |
@@ -6,9 +6,11 @@
 //! | `tenants` | weights and limits |
 //! | `keys` | API keys, by their digest |
 //! | `webhook_secrets` | what pushes are signed with |
+//! | `job_types` | schemas, submitters and defaults of job types |
 //!
 //! A change made here is seen at once; one made by another node within two seconds.
 
+mod job_types;
 mod keys;
 mod tenants;
 mod webhook_secrets;
@@ -29,6 +31,7 @@ use crate::clock::Clock;
 use crate::engine::{Allotment, Engine};
 use crate::random;
 
+pub(crate) use self::job_types::{JobType, TypeBook, TypeRefusal};
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
 pub(crate) use self::keys::{KeyAsked, KeyRefusal};
 pub use self::tenants::TenantSettings;
@@ -65,6 +68,7 @@ struct Snapshot {
     tenants: FxHashMap<Tenant, TenantShown>,
     secrets: FxHashMap<Tenant, webhook_secrets::Kept>,
     keys: keys::KeyRing,
+    types: FxHashMap<Tenant, Arc<TypeBook>>,
 }
 
 impl Snapshot {
@@ -144,6 +148,7 @@ impl Directory {
             self.read_all(keys::USE_KIND).await?,
             &before.keys,
         );
+        snapshot.types = job_types::books(self.read_all(job_types::KIND).await?, &before.types);
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
         self.changes.send_replace(change);
         Ok(())

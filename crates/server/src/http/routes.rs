@@ -10,8 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
-    schedules, tenants, webhook_secrets, workers,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, job_types, jobs, keys, overview,
+    queues, schedules, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
 
@@ -72,6 +72,10 @@ fn v1() -> Vec<Route> {
         on("post", "/tenants/{id}/webhook-secrets", post(webhook_secrets::add)),
         on("get", "/tenants/{id}/webhook-secrets/{secret}", get(webhook_secrets::one)),
         on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
+        on("get", "/types", get(job_types::list)),
+        on("get", "/types/{type}", get(job_types::one)),
+        on("put", "/types/{type}", put(job_types::put)),
+        on("delete", "/types/{type}", delete(job_types::delete)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),

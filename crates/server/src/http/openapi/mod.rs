@@ -10,6 +10,8 @@ mod paths;
 mod schedule_paths;
 mod schedule_shapes;
 mod shapes;
+mod type_paths;
+mod type_shapes;
 
 use serde_json::{Map, Value, json};
 use tidewheel_api::wire::fault::Code;
@@ -49,8 +51,8 @@ enum Body {
 /// The whole document.
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
-    for operation in paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS).chain(admin_paths::OPERATIONS)
-    {
+    let operations = paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS);
+    for operation in operations.chain(admin_paths::OPERATIONS).chain(type_paths::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -71,6 +73,7 @@ pub(super) fn document() -> Value {
             {"name": "schedules", "description": "Jobs that recur: cron expressions and intervals, with explicit time semantics."},
             {"name": "workers", "description": "Pulling jobs from queues, and reporting on attempts."},
             {"name": "dead letters", "description": "Jobs that were given up."},
+            {"name": "types", "description": "What is registered for job types: schemas of payloads, submitters, defaults."},
             {"name": "tenants and keys", "description": "Who may do what, and how much of it."},
             {"name": "server", "description": "The server itself."},
         ],

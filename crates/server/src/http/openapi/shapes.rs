@@ -10,7 +10,7 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::{admin_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes};
+use super::{admin_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes, type_shapes};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
@@ -30,6 +30,8 @@ pub(super) fn all() -> Value {
         overview_shapes::answers(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
+        type_shapes::requests(),
+        type_shapes::answers(),
     ] {
         if let Value::Object(shapes) = shapes {
             all.extend(shapes);
