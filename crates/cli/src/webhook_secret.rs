@@ -1,7 +1,7 @@
 //! `tidewheel tenant secret`: what a tenant's pushes are signed with.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -110,7 +110,7 @@ pub(crate) async fn run(verb: SecretVerb, link: Link) -> Result<(), Failure> {
             Ok(link.out.table(COLUMNS, Rows { rows: rows.collect(), titled: true })?)
         }
         SecretVerb::Add(args) => {
-            let given = args.secret_file.as_ref().map(read).transpose()?;
+            let given = args.secret_file.as_deref().map(read).transpose()?;
             let call = Call::post(&["tenants", &args.name, "webhook-secrets"]);
             let added = client.send(&call.json(json!({ "secret": given }).to_string())).await?;
             if link.out.is_json() {
@@ -149,7 +149,7 @@ pub(crate) async fn run(verb: SecretVerb, link: Link) -> Result<(), Failure> {
 }
 
 /// The secret in a file. It is not taken from a flag: other users see a process's flags.
-fn read(path: &PathBuf) -> Result<String, Failure> {
+fn read(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|fault| Failure::Usage(format!("--secret-file {}: {fault}", path.display())))?;
     Ok(text.trim().to_owned())

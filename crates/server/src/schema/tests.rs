@@ -111,8 +111,8 @@ fn a_schema_that_unfolds_without_end_is_refused() {
 
 #[test]
 fn a_small_schema_that_doubles_at_each_step_is_refused() {
-    let mut defs = json!({"d20": {"type": "string"}});
-    for step in 0..20 {
+    let mut defs = json!({"d10": {"type": "string"}});
+    for step in 0..10 {
         let next = json!({"$ref": format!("#/$defs/d{}", step + 1)});
         defs[format!("d{step}")] = json!({"anyOf": [next, next]});
     }
