@@ -168,10 +168,10 @@ impl<'a> Walk<'a> {
         depth: usize,
     ) -> Result<(), Flaw> {
         for (name, schema) in schemas {
-            self.at(name, |walk| match schema {
+            self.at(name, |walk| match schema.as_array() {
                 // The names a field depends on.
-                Value::Array(names) => walk.count(names.len()),
-                schema => walk.schema(schema, depth),
+                Some(names) => walk.count(names.len()),
+                None => walk.schema(schema, depth),
             })?;
         }
         Ok(())
