@@ -9,6 +9,7 @@ use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
+use crate::job_type::TypeVerb;
 use crate::key::KeyVerb;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
@@ -99,6 +100,9 @@ pub(crate) enum Verb {
     /// Sets what tenants may do, and how much of it
     #[command(subcommand)]
     Tenant(TenantVerb),
+    /// Registers job types: schemas of payloads, who may submit them, defaults
+    #[command(subcommand)]
+    Type(TypeVerb),
     /// Makes keys and ends them
     #[command(subcommand)]
     Key(KeyVerb),

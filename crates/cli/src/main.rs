@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and the flags they share |
 //! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`key`], [`audit`], [`cluster`] | the verbs of a client |
+//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`webhook_secret`], [`job_type`], [`key`], [`audit`], [`cluster`] | the verbs of a client |
 //! | [`import`] | schedules from a crontab |
 //! | [`top`] | how a server is, live |
 //! | [`worker`] | running a command per job |
@@ -31,6 +31,7 @@ mod filter;
 mod fit;
 mod import;
 mod job;
+mod job_type;
 mod json;
 mod key;
 mod manual;
@@ -44,6 +45,7 @@ mod submission;
 mod tenant;
 mod top;
 mod watch;
+mod webhook_secret;
 mod worker;
 
 use std::process::ExitCode;
@@ -103,6 +105,9 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::Tenant(verb) => {
             runtime(Builder::new_current_thread())?.block_on(tenant::run(verb, Link::new(cli.globals, out)))
+        }
+        Verb::Type(verb) => {
+            runtime(Builder::new_current_thread())?.block_on(job_type::run(verb, Link::new(cli.globals, out)))
         }
         Verb::Key(verb) => {
             runtime(Builder::new_current_thread())?.block_on(key::run(verb, Link::new(cli.globals, out)))

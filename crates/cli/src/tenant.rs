@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::out::Column;
 use crate::pages::{self, Layout, PageArgs};
 use crate::watch::{self, WatchArgs};
+use crate::webhook_secret::{self, SecretVerb};
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -23,7 +24,8 @@ What is not given stays as it is; `none` takes a limit away.
 Examples:
   tidewheel tenant set acme --weight 3
   tidewheel tenant set acme --submit-rate 100 --submit-burst 500 --waiting 100000
-  tidewheel tenant set acme --min-interval 10s --concurrency none";
+  tidewheel tenant set acme --min-interval 10s --concurrency none
+  tidewheel tenant set acme --retention 7d";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -44,6 +46,9 @@ pub(crate) enum TenantVerb {
     Set(Box<SetArgs>),
     /// Lists tenants with their weights and limits
     List(ListArgs),
+    /// Looks at the secrets a tenant's pushes are signed with, adds and removes them
+    #[command(subcommand)]
+    Secret(SecretVerb),
 }
 
 /// The flags of `tenant get`.
@@ -88,6 +93,9 @@ pub(crate) struct SetArgs {
     /// Payload of one job
     #[arg(long, value_name = "BYTES", value_parser = limit)]
     payload_bytes: Option<Limit>,
+    /// How long finished jobs are seen; at most as long as the server keeps them
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    retention: Option<Limit>,
 }
 
 /// The flags of `tenant list`.
@@ -114,8 +122,16 @@ fn duration(text: &str) -> Result<Limit, String> {
     Ok(Limit(if text == "none" { Value::Null } else { Value::from(text) }))
 }
 
-const LIMITS: [&str; 7] =
-    ["submit_rate", "submit_burst", "waiting", "concurrency", "schedules", "min_interval", "payload_bytes"];
+const LIMITS: [&str; 8] = [
+    "submit_rate",
+    "submit_burst",
+    "waiting",
+    "concurrency",
+    "schedules",
+    "min_interval",
+    "payload_bytes",
+    "retention",
+];
 
 const COLUMNS: Layout = Layout {
     columns: &[
@@ -127,7 +143,8 @@ const COLUMNS: Layout = Layout {
         Column::whole("CONCURRENCY", 11),
         Column::whole("SCHEDULES", 9).or_none(1),
         Column::whole("INTERVAL", 8).or_none(2),
-        Column::text("PAYLOAD").or_none(3),
+        Column::whole("PAYLOAD", 7).or_none(3),
+        Column::text("RETENTION").or_none(4),
     ],
     row,
 };
@@ -156,6 +173,7 @@ pub(crate) async fn run(verb: TenantVerb, link: Link) -> Result<(), Failure> {
         TenantVerb::List(args) => {
             pages::print(&client, || Call::get(&["tenants"]), &args.page, &COLUMNS, link.out).await
         }
+        TenantVerb::Secret(verb) => webhook_secret::run(verb, link).await,
     }
 }
 
@@ -172,6 +190,7 @@ fn change(tenant: &mut Map<String, Value>, args: &SetArgs) {
         &args.schedules,
         &args.min_interval,
         &args.payload_bytes,
+        &args.retention,
     ];
     let limits = tenant.entry("limits").or_insert_with(|| Value::Object(Map::new()));
     let Some(limits) = limits.as_object_mut() else { return };

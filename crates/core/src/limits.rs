@@ -62,6 +62,30 @@ pub const SESSION_COOKIE_BYTES_MAX: usize = 512;
 pub const TENANT_WEIGHT_DEFAULT: u32 = 1;
 /// The same, at most.
 pub const TENANT_WEIGHT_MAX: u32 = 1_000;
+/// Job types a tenant may register.
+pub const TENANT_TYPES_COUNT_MAX: usize = 200;
+/// Keys and roles named as submitters of one type.
+pub const TYPE_SUBMITTERS_COUNT_MAX: usize = 100;
+/// What is noted of one type, for people.
+pub const TYPE_NOTE_BYTES_MAX: usize = 1_024;
+/// The schema of one type, as it is sent.
+pub const SCHEMA_BYTES_MAX: usize = 32_768;
+/// How deep schemas nest in a schema, references followed.
+pub const SCHEMA_DEPTH_MAX: usize = 32;
+/// Checks in a schema, references followed: what it costs to check one value, at most.
+pub const SCHEMA_CHECKS_COUNT_MAX: usize = 2_000;
+/// Patterns in a schema, references followed.
+pub const SCHEMA_PATTERNS_COUNT_MAX: usize = 32;
+/// One pattern, compiled.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 32_768;
+/// Compiled schemas kept in memory.
+pub const SCHEMAS_COMPILED_COUNT_MAX: usize = 128;
+/// What checking one payload may cost: its values times the schema's checks, and what its patterns must read.
+pub const PAYLOAD_CHECKS_COUNT_MAX: usize = 4_000_000;
+/// What checking may cost for a payload's faults to be told one by one. Beyond it, only that there are some.
+pub const PAYLOAD_TOLD_CHECKS_COUNT_MAX: usize = 200_000;
+/// Faults told of one payload.
+pub const PAYLOAD_FAULTS_COUNT_MAX: usize = 20;
 /// Name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
 
@@ -228,6 +252,10 @@ pub const AUDIT_TEXT_CHARS_MAX: usize = 255;
 pub const AUDIT_SUM_MS: i64 = SECOND_MS;
 /// Different sums kept in between; what goes beyond them is summed up without the caller's name.
 pub const AUDIT_SUMS_COUNT_MAX: usize = 1_000;
+/// How long a tenant may at least have its finished jobs kept.
+pub const RETENTION_MS_MIN: i64 = SECOND_MS;
+/// The same, at most; the server's own history is the nearer bound.
+pub const RETENTION_MS_MAX: i64 = 3_653 * DAY_MS;
 
 const _: () = assert!(DAY_MS % BUCKET_MS == 0, "a day is a whole number of buckets");
 const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket number fits 32 bits");

@@ -12,6 +12,7 @@
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
+//! | `schema` | JSON Schemas of payloads, within bounds |
 //! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
 
@@ -26,4 +27,5 @@ pub mod metrics;
 mod pages;
 pub mod push;
 pub mod random;
+mod schema;
 pub mod testing;

@@ -23,7 +23,7 @@ async fn settings_are_kept_versioned_and_listed() {
     let plain = api.get("/v1/tenants/acme").await;
     assert_eq!(plain.header("etag"), "\"0\"");
     let expected = json!({"id": "acme", "weight": 1, "limits": {"submit_rate": null, "submit_burst": null,
-        "waiting": null, "concurrency": null, "schedules": null, "min_interval": null, "payload_bytes": null}});
+        "waiting": null, "concurrency": null, "schedules": null, "min_interval": null, "payload_bytes": null, "retention": null}});
     assert_eq!(plain.json(), expected);
     let set =
         put(&api, "acme", &json!({"weight": 3, "limits": {"submit_rate": 10, "min_interval": "5s"}})).await;
@@ -131,4 +131,51 @@ async fn webhook_secrets_are_added_shown_once_and_removed() {
         assert_eq!(api.post(PATH, &json!({})).await.status.as_u16(), 201);
     }
     api.post(PATH, &json!({})).await.problem(409, "limit_reached");
+}
+
+/// Finishes a job and returns its id.
+async fn finished(api: &Api) -> String {
+    let id = api.submit(&json!({"type": "t", "labels": {"l": "1"}})).await;
+    let taken = api.take_one("default").await;
+    let outcome = json!({"token": taken["token"], "status": "succeeded"});
+    assert_eq!(api.post(&format!("/v1/jobs/{id}/outcome"), &outcome).await.status.as_u16(), 200);
+    id
+}
+
+#[tokio::test]
+async fn what_a_tenant_keeps_no_longer_is_not_seen_and_cannot_be_run_again() {
+    let api = Api::new().await;
+    let (acme, other) = (api.as_tenant("acme"), api.as_tenant("other"));
+    let (done, kept, theirs) = (finished(&acme).await, acme.submit(&later()).await, finished(&other).await);
+    let dead = acme.dead_letter(&json!({"type": "t"})).await;
+    let limits = |retention: &str| json!({"limits": {"retention": retention}});
+    let refused = put(&api, "acme", &limits("31d")).await.problem(422, "invalid_value");
+    assert_eq!(refused["errors"][0]["pointer"], "/limits/retention");
+    assert!(refused["detail"].as_str().unwrap().contains("30d"), "{refused}");
+    assert_eq!(put(&api, "acme", &limits("30d")).await.json()["limits"]["retention"], "30d");
+    assert_eq!(acme.get(&format!("/v1/jobs/{done}")).await.status.as_u16(), 200);
+
+    assert_eq!(put(&api, "acme", &limits("1s")).await.status.as_u16(), 200);
+    put(&api, "other", &limits("1h")).await;
+    while acme.get(&format!("/v1/jobs/{done}")).await.status.as_u16() != 404 {
+        tokio::task::yield_now().await;
+    }
+    acme.get(&format!("/v1/jobs/{done}/attempts")).await.problem(404, "job_not_found");
+    acme.post(&format!("/v1/jobs/{done}/retry"), &json!({})).await.problem(404, "job_not_found");
+    acme.post(&format!("/v1/jobs/{done}/cancel"), &json!({})).await.problem(404, "job_not_found");
+    let many = acme.post("/v1/jobs/retry", &json!({"ids": [done]})).await.json();
+    assert_eq!((&many["count"], &many["refused"]), (&json!(0), &json!(1)));
+    let listed = acme.get("/v1/jobs").await.json();
+    let ids: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|job| &job["id"]).collect();
+    assert_eq!(ids.len(), 2, "{listed}");
+    assert!(
+        ids.contains(&&json!(kept)) && ids.contains(&&json!(dead)),
+        "what waits, and dead letters: {listed}"
+    );
+    assert_eq!(acme.get("/v1/jobs/count?label.l=1").await.json()["count"], 0);
+    assert_eq!(other.get(&format!("/v1/jobs/{theirs}")).await.status.as_u16(), 200);
+
+    // What was only hidden is seen again when it is kept for longer.
+    put(&api, "acme", &json!({})).await;
+    assert_eq!(acme.get(&format!("/v1/jobs/{done}")).await.status.as_u16(), 200);
 }

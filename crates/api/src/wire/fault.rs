@@ -65,7 +65,7 @@ codes! {
     InvalidTenant = "invalid_tenant", 400, "The tenant's name is not valid";
     /// No key was shown, or one that is not known, was revoked or has ended.
     Unauthorized = "unauthorized", 401, "A key is needed";
-    /// The key is not for this: its roles, its tenant, or the job types and queues it is limited to.
+    /// The key is not for this: its roles, its tenant, the job types and queues it is limited to, or who may submit the type.
     Forbidden = "forbidden", 403, "The key does not allow this";
     /// A browser sent the request from a page of another site.
     CrossSite = "cross_site_request", 403, "The request comes from another site";
@@ -83,6 +83,8 @@ codes! {
     KeyNotFound = "key_not_found", 404, "There is no such key";
     /// The tenant has no webhook secret of this id.
     SecretNotFound = "webhook_secret_not_found", 404, "There is no such webhook secret";
+    /// Nothing is registered for the job type.
+    TypeNotFound = "type_not_found", 404, "Nothing is registered for the type";
     /// The address is served, but not with this method. `Allow` names those it is served with.
     MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
     /// The body came too slowly.
@@ -107,7 +109,7 @@ codes! {
     NameTaken = "name_taken", 409, "The name is taken";
     /// Schedules name the calendar, so it cannot be deleted. Change them first.
     CalendarInUse = "calendar_in_use", 409, "The calendar is in use";
-    /// The tenant has as many keys, webhook secrets or schedules as it may. Remove some, or have the limit raised.
+    /// The tenant has as many keys, webhook secrets, schedules or registered types as it may. Remove some, or have the limit raised.
     LimitReached = "limit_reached", 409, "There are as many as may be";
     /// It is the only webhook secret, or it is there already.
     SecretConflict = "webhook_secret_conflict", 409, "The webhook secret stays as it is";
@@ -151,6 +153,10 @@ codes! {
     IntervalTooShort = "interval_too_short", 422, "The schedule fires too often";
     /// The schedule names a calendar that the tenant does not have. Create it first.
     UnknownCalendar = "unknown_calendar", 422, "The schedule names a calendar that does not exist";
+    /// The payload is not what the schema of its job type asks for. `errors` says where.
+    InvalidPayload = "invalid_payload", 422, "The payload does not match the schema of its type";
+    /// The schema is none that payloads can be checked with: it is not valid, or its cost could not be bounded.
+    InvalidSchema = "invalid_schema", 422, "The schema cannot be used";
     /// The tenant submits faster than its limit. `Retry-After` says when this request would be taken.
     RateLimited = "rate_limited", 429, "The tenant submits too fast";
     /// As many jobs of the tenant wait as may. `Retry-After` is a guess from how fast they have been done lately.

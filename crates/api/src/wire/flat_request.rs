@@ -13,7 +13,7 @@ use tidewheel_core::zones::Zones;
 
 use super::fault::{At, Code, Faults};
 use super::job_request::{
-    JobRequest, PAYLOAD_DEFAULT, QUEUE_DEFAULT, named, read_payload, read_retry, read_start,
+    JobRequest, LeftOut, PAYLOAD_DEFAULT, QUEUE_DEFAULT, named, read_payload, read_retry, read_start,
 };
 use super::read::{self, Field};
 use super::schedule_request::{ScheduleRequest, TimeFields, read_rule, read_zone};
@@ -151,6 +151,17 @@ fn read_parts(fields: &FlatFields<'_>, at: &At<'_>, faults: &mut Faults) -> Opti
     Some(Parts { name: name?, kind: kind?, payload: payload?, retry, policy })
 }
 
+/// The form has no words for most of it.
+fn left_out(fields: &FlatFields<'_>) -> LeftOut {
+    LeftOut {
+        destination: true,
+        priority: true,
+        retry: true,
+        max_attempts: fields.max_attempts.is_none(),
+        timeout: true,
+    }
+}
+
 fn once(
     fields: &FlatFields<'_>,
     parts: Option<Parts>,
@@ -179,6 +190,7 @@ fn once(
         expires_at,
         idempotency_key: None,
         labels: vec![(NAME_LABEL.into(), (&*parts.name).into())],
+        left_out: left_out(fields),
     })
 }
 
@@ -226,5 +238,5 @@ fn recurring(
         idempotency_key: None,
         note: None,
     };
-    Some(ScheduleRequest { name: Some(parts.name), paused: None, definition })
+    Some(ScheduleRequest { name: Some(parts.name), paused: None, definition, left_out: left_out(fields) })
 }

@@ -11,7 +11,7 @@
 //! | [`schedule_request`] | a schedule to be made or changed; previews, backfills, calendars |
 //! | [`flat_request`] | a job or a schedule in the flat form with `schedule_type` |
 //! | [`worker_request`] | what pull workers say |
-//! | [`tenant_request`], [`key_request`] | what an operator sets |
+//! | [`tenant_request`], [`key_request`], [`type_request`] | what an operator sets |
 //! | [`session_request`] | signing in |
 //! | [`worker_query`] | what is asked about them |
 //! | [`filter`] | which jobs are meant |
@@ -38,6 +38,7 @@ pub mod schedule_write;
 pub mod session_request;
 pub mod split;
 pub mod tenant_request;
+pub mod type_request;
 pub mod worker_query;
 pub mod worker_request;
 pub mod write;

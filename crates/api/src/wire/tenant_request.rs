@@ -1,7 +1,8 @@
 //! A tenant as an operator sets it, and the secrets its pushes are signed with.
 
 use tidewheel_core::limits::{
-    DAY_MS, PAYLOAD_BYTES_MAX, SCHEDULE_INTERVAL_MS_MIN, TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
+    DAY_MS, PAYLOAD_BYTES_MAX, RETENTION_MS_MAX, RETENTION_MS_MIN, SCHEDULE_INTERVAL_MS_MIN,
+    TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
 };
 use tidewheel_core::webhook::Secret;
 
@@ -33,6 +34,8 @@ pub struct TenantRequest {
     pub min_interval_ms: Option<i64>,
     /// Payload of one job.
     pub payload_bytes: Option<u32>,
+    /// How long finished jobs are kept.
+    pub retention_ms: Option<i64>,
 }
 
 known_fields!(TenantFields {
@@ -50,6 +53,7 @@ known_fields!(LimitFields {
     schedules = "schedules",
     min_interval = "min_interval",
     payload_bytes = "payload_bytes",
+    retention = "retention",
 });
 
 impl TenantRequest {
@@ -79,6 +83,9 @@ impl TenantRequest {
         let min_interval_ms = limits
             .min_interval
             .and_then(|field| field.duration_within(SCHEDULE_INTERVAL_MS_MIN, DAY_MS, at, faults));
+        let retention_ms = limits
+            .retention
+            .and_then(|field| field.duration_within(RETENTION_MS_MIN, RETENTION_MS_MAX, at, faults));
         Some(Self {
             id,
             weight: weight.unwrap_or(TENANT_WEIGHT_DEFAULT),
@@ -89,6 +96,7 @@ impl TenantRequest {
             schedules,
             min_interval_ms,
             payload_bytes,
+            retention_ms,
         })
     }
 }
@@ -142,11 +150,12 @@ mod tests {
         assert_eq!((plain.weight, plain.submit_rate, plain.waiting), (1, None, None));
         let whole = read(
             r#"{"id": "acme", "weight": 3, "limits": {"submit_rate": 10, "submit_burst": 20, "waiting": 0,
-               "concurrency": 4, "schedules": 5, "min_interval": "30s", "payload_bytes": 1024}}"#,
+               "concurrency": 4, "schedules": 5, "min_interval": "30s", "payload_bytes": 1024, "retention": "7d"}}"#,
         )
         .unwrap();
         assert_eq!((whole.weight, whole.submit_burst, whole.waiting), (3, Some(20), Some(0)));
         assert_eq!((whole.min_interval_ms, whole.payload_bytes), (Some(30_000), Some(1_024)));
+        assert_eq!(whole.retention_ms, Some(7 * DAY_MS));
         for (text, code) in [
             (r#"{"weight": 0}"#, Code::InvalidValue),
             (r#"{"weight": 1001}"#, Code::InvalidValue),
@@ -154,6 +163,7 @@ mod tests {
             (r#"{"limits": {"submit_burst": 5}}"#, Code::MissingField),
             (r#"{"limits": {"min_interval": "1ms"}}"#, Code::InvalidValue),
             (r#"{"limits": {"payload_bytes": 65537}}"#, Code::InvalidValue),
+            (r#"{"limits": {"retention": "999ms"}}"#, Code::InvalidValue),
             (r#"{"limits": {"rate": 5}}"#, Code::UnknownField),
             (r#"{"limits": 5}"#, Code::WrongType),
         ] {

@@ -76,7 +76,11 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
             tenant_catch_up_per_second: config.tenant_catch_up_jobs_per_s,
             ..Config::default()
         },
-        http: HttpLimits { schedule_interval_ms_min: config.min_interval_ms, ..HttpLimits::default() },
+        http: HttpLimits {
+            schedule_interval_ms_min: config.min_interval_ms,
+            history_ms: config.history_ms,
+            ..HttpLimits::default()
+        },
         targets,
         tz_dir: config.tz_dir,
         admin_key,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `rules` | what each call needs, in one table |
 //! | `guard` | asks before a call is served |
+//! | `submitters` | who may submit a job type |
 //! | `penalty` | slows down whoever guesses keys |
 //! | `sessions` | signing in to the web pages, by a cookie |
 //! | `origin` | what pages of other sites may not do |
@@ -13,6 +14,7 @@ mod origin;
 mod penalty;
 mod rules;
 mod sessions;
+mod submitters;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the server goes by and an operator may change while it runs: tenants, keys, webhook secrets. All of it is small
+//! What the server goes by and an operator may change while it runs: tenants, keys, webhook secrets, job types. All of it is small
 //! documents in the store, kept whole in memory, so that no request and no delivery waits for the store to read them.
 //!
 //! | file | what it holds |
@@ -7,9 +7,11 @@
 //! | `keys` | API keys, by their digest |
 //! | `webhook_secrets` | what pushes are signed with |
 //! | `sessions` | which sessions of the web pages have ended |
+//! | `job_types` | schemas, submitters and defaults of job types |
 //!
 //! A change made here is seen at once; one made by another node within two seconds.
 
+mod job_types;
 mod keys;
 mod sessions;
 mod tenants;
@@ -31,6 +33,7 @@ use crate::clock::Clock;
 use crate::engine::{Allotment, Engine};
 use crate::random;
 
+pub(crate) use self::job_types::{JobType, TypeBook, TypeRefusal};
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
 pub(crate) use self::keys::{KeyAsked, KeyRefusal};
 pub use self::tenants::TenantSettings;
@@ -68,6 +71,7 @@ struct Snapshot {
     secrets: FxHashMap<Tenant, webhook_secrets::Kept>,
     keys: keys::KeyRing,
     session_ends: FxHashMap<sessions::OfKey, sessions::Ends>,
+    types: FxHashMap<Tenant, Arc<TypeBook>>,
 }
 
 impl Snapshot {
@@ -157,6 +161,7 @@ impl Directory {
             self.read_all(keys::USE_KIND).await?,
             &before.keys,
         );
+        snapshot.types = job_types::books(self.read_all(job_types::KIND).await?, &before.types);
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
         self.changes.send_replace(change);
         Ok(())

@@ -33,6 +33,8 @@ pub struct TenantSettings {
     pub interval_ms_min: Option<i64>,
     /// Payload of one job.
     pub payload_bytes_max: Option<u32>,
+    /// How long finished jobs are seen; as long as the server keeps them unless set.
+    pub retention_ms: Option<i64>,
 }
 
 impl Default for TenantSettings {
@@ -46,6 +48,7 @@ impl Default for TenantSettings {
             schedules_count_max: None,
             interval_ms_min: None,
             payload_bytes_max: None,
+            retention_ms: None,
         }
     }
 }

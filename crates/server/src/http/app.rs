@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::job_request::TargetRules;
-use tidewheel_core::limits::SCHEDULE_INTERVAL_MS_MIN_DEFAULT;
+use tidewheel_core::limits::{HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Semaphore;
@@ -17,6 +17,7 @@ use super::problem::Problem;
 use crate::access::Access;
 use crate::engine::Engine;
 use crate::push::{AddressPolicy, check_headers, check_method};
+use crate::schema::CompiledSchemas;
 
 /// What the API is made of.
 #[expect(missing_debug_implementations, reason = "the engine is made of trait objects")]
@@ -46,6 +47,8 @@ pub struct HttpLimits {
     pub body_progress_bytes_min: usize,
     /// Time between two fires of a schedule, at least.
     pub schedule_interval_ms_min: i64,
+    /// How long finished jobs are kept, at most.
+    pub history_ms: i64,
 }
 
 impl Default for HttpLimits {
@@ -57,6 +60,7 @@ impl Default for HttpLimits {
             body_progress_ms: 10_000,
             body_progress_bytes_min: 4_096,
             schedule_interval_ms_min: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
+            history_ms: HISTORY_MS_DEFAULT,
         }
     }
 }
@@ -68,6 +72,7 @@ pub(super) struct App {
     pub(super) limits: HttpLimits,
     pub(super) access: Arc<Access>,
     pub(super) admission: Admission,
+    pub(super) schemas: CompiledSchemas,
     /// One permit for every byte of a body that is held.
     pub(super) bodies: Arc<Semaphore>,
     pub(super) openapi: Bytes,
@@ -84,6 +89,7 @@ impl App {
             limits: parts.limits,
             access: parts.access,
             admission: Admission::default(),
+            schemas: CompiledSchemas::default(),
             bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
             docs: Bytes::from(super::docs::render(&document)),
             errors: Bytes::from(super::docs::render_errors()),

@@ -18,6 +18,7 @@ use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
 use super::app::{App, to_the_end};
 use super::problem::Problem;
+use super::retention::Retention;
 use super::walk::{Plan, Walk};
 use super::{answer, call_key, caller};
 
@@ -83,6 +84,7 @@ impl Bulk<'_> {
         if ids.is_empty() {
             return Ok(());
         }
+        let (ids, hidden) = Retention::of(self.app, self.tenant).seen(self.app, self.tenant, ids).await?;
         let orders = ids.iter().enumerate().map(|(index, id)| Order {
             tenant: self.tenant.clone(),
             id: *id,
@@ -93,6 +95,9 @@ impl Bulk<'_> {
         let results = to_the_end(async move { engine.command(orders).await }).await??;
         for (id, result) in ids.into_iter().zip(results) {
             sheet.note(id, result);
+        }
+        for id in hidden {
+            sheet.note(id, Err(Refusal::NotFound));
         }
         Ok(())
     }

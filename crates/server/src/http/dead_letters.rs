@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::filter::{JobFilter, ShownState};
 use tidewheel_api::wire::order_request::{BulkRequest, ReplayRequest, Which};
 use tidewheel_api::wire::query;
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, State as JobState};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Refusal;
@@ -20,7 +21,8 @@ use super::call_key::CallKey;
 use super::caller::{Caller, JobPath};
 use super::jobs::change::{changed, order, whole};
 use super::jobs::read::{page, read_query};
-use super::problem::Problem;
+use super::problem::{Problem, refuse_faults};
+use super::registered::Registered;
 
 const DEAD: &[JobState] = &[JobState::Dead];
 
@@ -45,8 +47,25 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let request = whole(|faults| ReplayRequest::read(&body.text, app.now(), &app.targets, faults))?;
     let ReplayRequest { run_at, payload, target } = request;
+    if let Some(payload) = &payload {
+        check_payload(&app, &caller, id, payload).await?;
+    }
     let key = call.claim(app.now(), &body.text)?;
     changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }, key).await
+}
+
+/// Refuses a payload that the job's type does not allow, or not from the caller.
+async fn check_payload(app: &App, caller: &Caller, id: JobId, payload: &[u8]) -> Result<(), Problem> {
+    if app.access.directory().types(&caller.tenant).is_none() {
+        return Ok(());
+    }
+    // One that is not there is for the order to answer.
+    let job = app.engine.store().get(&caller.tenant, vec![id]).await?.pop().flatten();
+    let mut faults = Faults::default();
+    if let Some(job) = job {
+        Registered::of(app, caller).check(&job.spec.kind, payload, &At::ROOT, &mut faults);
+    }
+    refuse_faults(faults)
 }
 
 /// `POST /v1/dead-letters/replay`

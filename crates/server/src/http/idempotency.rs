@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tidewheel_api::wire::fault::{At, Code, Faults};
-use tidewheel_api::wire::job_request::{JobRequest, Start};
-use tidewheel_core::job::Destination;
+use tidewheel_api::wire::job_request::{JobRequest, LeftOut, QUEUE_DEFAULT, Start};
+use tidewheel_core::job::{Destination, Priority};
+use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::names::check_idempotency_key;
-use tidewheel_core::retry::Backoff;
+use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 
 use super::problem::Problem;
@@ -42,6 +43,7 @@ pub(super) fn choose_key(
 
 /// A digest of what was asked for, the key aside. A delay counts as such: sent again later, it is the same.
 pub(super) fn fingerprint(request: &JobRequest) -> [u8; 16] {
+    let said = said(request);
     let mut digest = Digest(blake3::Hasher::new());
     digest.text(&request.kind);
     digest.bytes(&request.payload);
@@ -50,24 +52,48 @@ pub(super) fn fingerprint(request: &JobRequest) -> [u8; 16] {
         Start::At(time) => digest.number(1).number(time.as_ms()),
         Start::After(ms) => digest.number(2).number(ms),
     };
-    match &request.destination {
-        Destination::Queue(queue) => {
+    match said.destination {
+        None => {
+            digest.number(0).text(QUEUE_DEFAULT);
+        }
+        Some(Destination::Queue(queue)) => {
             digest.number(0).text(queue);
         }
-        Destination::Target(target) => {
+        Some(Destination::Target(target)) => {
             digest.number(1).text(&target.url).text(&target.method).pairs(&target.headers);
         }
     }
-    digest.text(request.priority.as_str());
-    digest.number(i64::from(request.retry.max_attempts)).number(match request.retry.backoff {
+    digest.text(said.priority.as_str());
+    digest.number(i64::from(said.retry.max_attempts)).number(match said.retry.backoff {
         Backoff::Fixed => 0,
         Backoff::Exponential => 1,
         Backoff::ExponentialJitter => 2,
     });
-    digest.number(request.retry.base_ms).bytes(&request.retry.multiplier.to_le_bytes());
-    digest.number(request.retry.max_ms).number(request.timeout_ms);
+    digest.number(said.retry.base_ms).bytes(&said.retry.multiplier.to_le_bytes());
+    digest.number(said.retry.max_ms).number(said.timeout_ms);
     digest.number(request.expires_at.map_or(-1, Timestamp::as_ms)).pairs(&request.labels);
     digest.end()
+}
+
+/// What a request says itself. What its type's defaults have said in its place does not count: they may change, and
+/// the same request sent again is the same.
+struct Said<'a> {
+    destination: Option<&'a Destination>,
+    priority: Priority,
+    retry: RetryPolicy,
+    timeout_ms: i64,
+}
+
+fn said(request: &JobRequest) -> Said<'_> {
+    let LeftOut { destination, priority, retry, max_attempts, timeout } = request.left_out;
+    let unsaid = RetryPolicy::default();
+    let attempts = if max_attempts { unsaid.max_attempts } else { request.retry.max_attempts };
+    Said {
+        destination: (!destination).then_some(&request.destination),
+        priority: if priority { Priority::default() } else { request.priority },
+        retry: if retry { RetryPolicy { max_attempts: attempts, ..unsaid } } else { request.retry },
+        timeout_ms: if timeout { TIMEOUT_MS_DEFAULT } else { request.timeout_ms },
+    }
 }
 
 /// A digest of these parts.

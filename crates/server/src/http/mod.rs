@@ -6,6 +6,8 @@
 //! | `app` | what all handlers share |
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `admission` | what a tenant may submit: how fast, how much |
+//! | `registered` | what a job's type says: defaults, submitters, the schema of its payload |
+//! | `retention` | what a tenant no longer sees |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
@@ -13,7 +15,7 @@
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
 //! | `bulk` | one order for many jobs |
-//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `keys`, `audit`, `session`, `health` | the handlers, one noun each |
+//! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `job_types`, `keys`, `audit`, `session`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
 //! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
@@ -34,6 +36,7 @@ mod dead_letters;
 mod docs;
 mod health;
 mod idempotency;
+mod job_types;
 mod jobs;
 mod keys;
 mod openapi;
@@ -41,6 +44,8 @@ mod overview;
 mod problem;
 mod queues;
 mod refuse;
+mod registered;
+mod retention;
 mod routes;
 mod schedules;
 mod serve;

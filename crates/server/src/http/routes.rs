@@ -10,8 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, jobs, keys, overview,
-    queues, schedules, session, tenants, webhook_secrets, workers,
+    access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, job_types, jobs, keys,
+    overview, queues, schedules, session, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, Guard, guard_route};
 
@@ -77,6 +77,10 @@ fn v1() -> Vec<Route> {
         on("post", "/session", post(session::sign_in)),
         on("delete", "/session", delete(session::sign_out)),
         on("get", "/me", get(session::me)),
+        on("get", "/types", get(job_types::list)),
+        on("get", "/types/{type}", get(job_types::one)),
+        on("put", "/types/{type}", put(job_types::put)),
+        on("delete", "/types/{type}", delete(job_types::delete)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),

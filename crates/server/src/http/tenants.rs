@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_query;
 use tidewheel_api::wire::tenant_request::TenantRequest;
 use tidewheel_api::wire::write::JsonWriter;
@@ -20,7 +20,7 @@ use super::app::App;
 use super::body::Text;
 use super::caller::Caller;
 use super::jobs::change::whole;
-use super::problem::Problem;
+use super::problem::{Problem, refuse_faults};
 use super::schedules::read::{page_answer, read_query};
 use crate::directory::{TenantSettings, TenantShown};
 
@@ -94,6 +94,7 @@ pub(super) async fn put(
     if request.id.as_ref().is_some_and(|id| id != tenant.as_str()) {
         return Err(Problem::new(Code::InvalidValue, "`id` is another than that of the address"));
     }
+    check_retention(&app, request.retention_ms)?;
     let settings = settings(&request);
     match app.access.directory().put_tenant(&tenant, &settings, wanted(&headers)?).await? {
         Ok(stored) => Ok(shown(&tenant, &stored)),
@@ -103,6 +104,18 @@ pub(super) async fn put(
             Err(Problem::new(Code::StaleVersion, detail))
         }
     }
+}
+
+/// A tenant's history cannot be kept for longer than the server keeps any.
+fn check_retention(app: &App, retention_ms: Option<i64>) -> Result<(), Problem> {
+    let (kept_ms, mut faults) = (app.limits.history_ms, Faults::default());
+    if let Some(asked_ms) = retention_ms.filter(|asked_ms| *asked_ms > kept_ms) {
+        let [asked, kept] = [asked_ms, kept_ms].map(format_duration);
+        let detail =
+            format!("{asked} is longer than the server keeps finished jobs: {kept} (`serve --history`)");
+        faults.add(Code::InvalidValue, &At::ROOT.field("limits").field("retention"), detail);
+    }
+    refuse_faults(faults)
 }
 
 fn settings(request: &TenantRequest) -> TenantSettings {
@@ -115,6 +128,7 @@ fn settings(request: &TenantRequest) -> TenantSettings {
         schedules_count_max: request.schedules.map(u64::from),
         interval_ms_min: request.min_interval_ms,
         payload_bytes_max: request.payload_bytes,
+        retention_ms: request.retention_ms,
     }
 }
 
@@ -159,6 +173,7 @@ fn write(out: &mut JsonWriter, tenant: &Tenant, shown: &TenantShown) {
             limit(out.key("schedules"), settings.schedules_count_max);
             out.key("min_interval").text_or_null(settings.interval_ms_min.map(format_duration).as_deref());
             limit(out.key("payload_bytes"), settings.payload_bytes_max.map(u64::from));
+            out.key("retention").text_or_null(settings.retention_ms.map(format_duration).as_deref());
         });
     });
 }

@@ -9,6 +9,7 @@ use tidewheel_store::{Filter, ListQuery, PageCursor};
 
 use super::app::App;
 use super::problem::Problem;
+use super::retention::Retention;
 
 /// Jobs read at once: with the largest payloads, some 13 MB.
 const CHUNK_COUNT_MAX: usize = 200;
@@ -19,6 +20,7 @@ pub(super) struct Walk<'a> {
     tenant: &'a Tenant,
     stored: Filter,
     shown: Vec<ShownState>,
+    retention: Retention,
     now: Timestamp,
     after: Option<JobId>,
     looked: usize,
@@ -50,7 +52,8 @@ impl<'a> Walk<'a> {
             due_by: (filter.states == [ShownState::Ready]).then_some(now),
         };
         let shown = if needs_clock(&filter.states) { filter.states } else { Vec::new() };
-        Self { app, tenant, stored, shown, now, after, looked: 0, looked_max, ended: false }
+        let retention = Retention::of(app, tenant);
+        Self { app, tenant, stored, shown, retention, now, after, looked: 0, looked_max, ended: false }
     }
 
     /// The next jobs, perhaps none; `None` when the walk has ended or gone far enough.
@@ -71,7 +74,11 @@ impl<'a> Walk<'a> {
             None => self.ended = true,
         }
         let mut jobs = page.jobs;
-        jobs.retain(|job| self.shown.is_empty() || self.shown.contains(&ShownState::of(job, self.now)));
+        let is_shown = |job: &Job| {
+            let state = || ShownState::of(job, self.now);
+            !self.retention.hides(job) && (self.shown.is_empty() || self.shown.contains(&state()))
+        };
+        jobs.retain(is_shown);
         Ok(Some(jobs))
     }
 

@@ -16,10 +16,12 @@ use super::fault::{At, Code, Faults};
 use super::read::{self, Field};
 use crate::known_fields;
 
+mod left_out;
 mod retry;
 mod start;
 mod target;
 
+pub use left_out::LeftOut;
 pub(crate) use retry::{policy_name, read_retry};
 pub use start::Start;
 pub(crate) use start::read_start;
@@ -56,6 +58,8 @@ pub struct JobRequest {
     pub idempotency_key: Option<Arc<str>>,
     /// The caller's labels, sorted by key.
     pub labels: Vec<(Box<str>, Box<str>)>,
+    /// What it did not say.
+    pub left_out: LeftOut,
 }
 
 known_fields!(JobFields {
@@ -113,6 +117,13 @@ impl<'r, R: TargetRules> JobReader<'r, R> {
         let destination = self.destination(&fields, at, faults);
         let (destination, target_timeout) =
             destination.map_or((None, None), |(to, timeout)| (Some(to), timeout));
+        let left_out = LeftOut {
+            destination: fields.queue.or(fields.target).or(fields.target_url).is_none(),
+            priority: fields.priority.is_none(),
+            retry: fields.retry.is_none(),
+            max_attempts: fields.retry.or(fields.max_attempts).is_none(),
+            timeout: fields.timeout.is_none() && target_timeout.is_none(),
+        };
         let timeout_ms = read_timeout(fields.timeout, target_timeout, at, faults);
         let priority =
             fields.priority.and_then(|field| read_priority(&field, at, faults)).unwrap_or_default();
@@ -138,6 +149,7 @@ impl<'r, R: TargetRules> JobReader<'r, R> {
             expires_at,
             idempotency_key,
             labels,
+            left_out,
         })
     }
 
@@ -289,7 +301,7 @@ pub(crate) fn read_timeout(
     own.or(of_target).unwrap_or(TIMEOUT_MS_DEFAULT)
 }
 
-fn read_timeout_field(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
+pub(crate) fn read_timeout_field(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
     field.duration_within(TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, at, faults)
 }
 

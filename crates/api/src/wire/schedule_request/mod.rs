@@ -26,7 +26,7 @@ use template::TemplateFields;
 pub(crate) use timing::{TimeFields, fold_name, gap_name, read_rule, read_zone};
 
 use super::fault::{At, Code, Faults, shown};
-use super::job_request::{TargetRules, named, read_key};
+use super::job_request::{LeftOut, TargetRules, named, read_key};
 use super::read::{self, Field};
 use crate::known_fields;
 
@@ -42,6 +42,8 @@ pub struct ScheduleRequest {
     pub paused: Option<bool>,
     /// What it does. What only its tenant's limits and calendars can tell is not checked yet.
     pub definition: Definition,
+    /// What it did not say of its jobs. A change leaves nothing out: it keeps what there was.
+    pub left_out: LeftOut,
 }
 
 known_fields!(ScheduleFields {
@@ -177,6 +179,7 @@ impl<R: TargetRules> ScheduleReader<'_, R> {
         let overlap = policy::read_overlap(fields, base.map(|base| base.overlap), at, faults);
         let kind_default = name.clone().unwrap_or_else(|| Arc::from(TYPE_DEFAULT));
         let template = fields.template();
+        let left_out = if current.is_some() { LeftOut::default() } else { template.left_out() };
         let template = template.read(base.map(|base| &base.template), &kind_default, self.rules, at, faults);
         let idempotency_key = settle(
             fields.idempotency_key,
@@ -195,7 +198,7 @@ impl<R: TargetRules> ScheduleReader<'_, R> {
         let rule = Arc::new(rule?);
         let definition =
             Definition { rule, window_ms, misfire, overlap, template: template?, idempotency_key, note };
-        Some(ScheduleRequest { name, paused, definition })
+        Some(ScheduleRequest { name, paused, definition, left_out })
     }
 }
 

@@ -11,10 +11,10 @@ use tidewheel_core::schedule::Template;
 use super::settle;
 use crate::wire::fault::{At, Code, Faults};
 use crate::wire::job_request::{
-    PAYLOAD_DEFAULT, QUEUE_DEFAULT, TargetFields, TargetRules, named, read_labels, read_payload,
+    LeftOut, PAYLOAD_DEFAULT, QUEUE_DEFAULT, TargetFields, TargetRules, named, read_labels, read_payload,
     read_priority, read_retry, read_target, read_timeout,
 };
-use crate::wire::read::Field;
+use crate::wire::read::{Field, entries};
 
 /// The fields of the job each occurrence is.
 pub(crate) struct TemplateFields<'a> {
@@ -31,6 +31,20 @@ pub(crate) struct TemplateFields<'a> {
 }
 
 impl TemplateFields<'_> {
+    /// What is not said of a new schedule's jobs.
+    pub(crate) fn left_out(&self) -> LeftOut {
+        let [queue, target, target_url] = [self.queue, self.target, self.target_url].map(said);
+        let [retry, max_attempts] = [self.retry, self.max_attempts].map(said);
+        let of_target = target.is_some_and(|target| names_timeout(&target));
+        LeftOut {
+            destination: queue.or(target).or(target_url).is_none(),
+            priority: said(self.priority).is_none(),
+            retry: retry.is_none(),
+            max_attempts: retry.or(max_attempts).is_none(),
+            timeout: said(self.timeout).is_none() && !of_target,
+        }
+    }
+
     /// Reads a template, on top of the one there was before.
     pub(crate) fn read<R: TargetRules>(
         &self,
@@ -127,6 +141,12 @@ impl TemplateFields<'_> {
 /// A field that says something: one that is `null` does not.
 fn said(field: Option<Field<'_>>) -> Option<Field<'_>> {
     field.filter(|field| !field.is_null())
+}
+
+/// Whether a target says how long an attempt may take.
+fn names_timeout(target: &Field<'_>) -> bool {
+    let fields = entries(target.raw()).unwrap_or_default();
+    fields.iter().any(|(name, value)| name == "timeout" && *value != "null")
 }
 
 fn read_kind(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<str>> {

@@ -27,6 +27,7 @@ use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
 
 /// Faults told of one item when items are answered for one by one.
 const ITEM_FAULTS_MAX: usize = 5;
@@ -79,6 +80,7 @@ struct Batch<'a> {
     app: &'a App,
     caller: &'a Caller,
     settings: Arc<TenantSettings>,
+    registered: Registered<'a>,
     reader: JobReader<'a, Targets>,
     now: Timestamp,
     key: Option<Arc<str>>,
@@ -100,6 +102,7 @@ impl<'a> Batch<'a> {
             app,
             caller,
             settings: settings(app, caller),
+            registered: Registered::of(app, caller),
             reader,
             now,
             key,
@@ -131,9 +134,9 @@ impl<'a> Batch<'a> {
             faults.add(Code::MalformedJson, at, "the job is not UTF-8");
             return;
         };
-        let Some(request) = self.reader.read(text, at, faults) else { return };
+        let Some(mut request) = self.reader.read(text, at, faults) else { return };
         let before = faults.count();
-        check(&self.settings, self.caller, &request, at, faults);
+        check(&self.settings, &self.registered, self.caller, &mut request, at, faults);
         if faults.count() > before {
             return;
         }

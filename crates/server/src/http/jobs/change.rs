@@ -20,6 +20,7 @@ use crate::http::bulk::Bulk;
 use crate::http::call_key::CallKey;
 use crate::http::caller::{Caller, JobPath};
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::retention::{Retention, may_concern_ended};
 
 /// The states a bulk cancel means that names none.
 const CANCELLABLE: &[JobState] = &[JobState::Scheduled, JobState::Running, JobState::Retrying];
@@ -121,6 +122,11 @@ pub(crate) async fn order(
     command: Command,
     key: Option<IdempotencyClaim>,
 ) -> Result<Result<Applied, Refusal>, Problem> {
+    if may_concern_ended(&command)
+        && !Retention::of(app, tenant).seen(app, tenant, vec![id]).await?.1.is_empty()
+    {
+        return Ok(Err(Refusal::NotFound));
+    }
     let engine = app.engine.clone();
     let orders = vec![Order { tenant: tenant.clone(), id, command, key }];
     let results = to_the_end(async move { engine.command(orders).await }).await??;

@@ -20,6 +20,7 @@ use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
 use crate::http::schedules::check::Checker;
 use crate::http::schedules::create::{creation_claim, make};
 
@@ -46,17 +47,19 @@ pub(super) async fn submit(
     };
     let tenant = caller.tenant.clone();
     match what {
-        Flat::Recurring(request) => {
+        Flat::Recurring(mut request) => {
+            let claim = creation_claim(key, &request, now);
+            Registered::of(app, &caller).fill_schedule(&mut request);
             let mut checker = Checker::new(app, &caller, now).with_cron_field("cron_expression");
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
-            let claim = creation_claim(key, &request, now);
             let edited = make(app, &tenant, *request, claim).await??;
             let next = edited.schedule.next.map(|next| next.fire_at);
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
-        Flat::Once(request) => {
-            check(&settings(app, &caller), &caller, &request, &At::ROOT, &mut faults);
+        Flat::Once(mut request) => {
+            let registered = Registered::of(app, &caller);
+            check(&settings(app, &caller), &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
             let _admitted = admit(app, &tenant, 1).await?;
             let submission = submission(app, &tenant, *request, key, now);

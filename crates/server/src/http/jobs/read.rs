@@ -17,6 +17,7 @@ use crate::http::answer;
 use crate::http::app::App;
 use crate::http::caller::{Caller, JobPath, no_job};
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::retention::Retention;
 use crate::http::walk::{Plan, Walk};
 
 /// A page ends early beyond this.
@@ -91,7 +92,8 @@ pub(crate) async fn count(
 
 /// The job, if it is there and the tenant's own.
 pub(super) async fn find(app: &App, tenant: &Tenant, id: JobId) -> Result<Job, Problem> {
-    app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten().ok_or_else(no_job)
+    let found = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
+    found.filter(|job| !Retention::of(app, tenant).hides(job)).ok_or_else(no_job)
 }
 
 /// Reads a query that may have these parameters.

@@ -28,6 +28,8 @@ use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::{choose_key, fingerprint, header_key};
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
+use crate::http::retention::Retention;
 
 /// `POST /v1/jobs`
 pub(crate) async fn one(
@@ -43,11 +45,12 @@ pub(crate) async fn one(
     let now = app.now();
     let header_key = header_key(&headers)?;
     let mut faults = Faults::default();
-    let request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
+    let mut request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
     let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
-    if let Some(request) = &request {
-        check(&settings(&app, &caller), &caller, request, &At::ROOT, &mut faults);
+    if let Some(request) = &mut request {
+        let registered = Registered::of(&app, &caller);
+        check(&settings(&app, &caller), &registered, &caller, request, &At::ROOT, &mut faults);
     }
     refuse_faults(faults)?;
     let request =
@@ -72,20 +75,25 @@ pub(super) fn settings(app: &App, caller: &Caller) -> Arc<TenantSettings> {
     app.access.directory().tenant(&caller.tenant).settings
 }
 
-/// Notes what the caller's key and the tenant's limits have against a job.
+/// Has the job's type say what the job did not, and notes what the caller's key, the tenant's limits and the type have
+/// against it.
 pub(super) fn check(
     settings: &TenantSettings,
+    registered: &Registered<'_>,
     caller: &Caller,
-    request: &JobRequest,
+    request: &mut JobRequest,
     at: &At<'_>,
     faults: &mut Faults,
 ) {
+    registered.fill(request);
     let JobRequest { kind, destination, payload, .. } = request;
     if let Some((code, field, detail)) =
         objection(&caller.identity, settings, kind, destination, payload.len())
     {
         faults.add(code, &at.field(field), detail);
+        return;
     }
+    registered.check(kind, payload, at, faults);
 }
 
 /// A job as it goes to the store.
@@ -141,6 +149,7 @@ fn created(job: &Job) -> Response {
 /// The first job under the key, as it is now. It may be gone: a dead letter can be discarded within the key's time.
 async fn duplicate(app: &App, tenant: &Tenant, id: JobId, key: Option<&str>) -> Result<Response, Problem> {
     let first = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
+    let first = first.filter(|job| !Retention::of(app, tenant).hides(job));
     let now = app.now();
     let mut out = JsonWriter::with_capacity(256);
     out.object(|out| {

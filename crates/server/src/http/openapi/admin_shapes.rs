@@ -8,7 +8,7 @@ use tidewheel_core::limits::{
 };
 
 use super::reference;
-use super::shapes::{keyed, open, or_null};
+use super::shapes::{described, keyed, open, or_null};
 
 pub(super) fn requests() -> Value {
     let names = || json!({"type": "array", "items": {"type": "string"}, "maxItems": KEY_NAMES_COUNT_MAX});
@@ -25,6 +25,7 @@ pub(super) fn requests() -> Value {
                 "schedules": count(0, "Schedules."),
                 "min_interval": reference("Duration"),
                 "payload_bytes": {"type": "integer", "minimum": 1, "maximum": PAYLOAD_BYTES_MAX},
+                "retention": described("Duration", "How long finished jobs are seen; at most as long as the server keeps them."),
             }},
         })),
         "NewWebhookSecret": keyed(&[], json!({
@@ -76,6 +77,7 @@ pub(super) fn answers() -> Value {
                 "schedules": number(),
                 "min_interval": or_null(reference("Duration")),
                 "payload_bytes": number(),
+                "retention": or_null(reference("Duration")),
             })),
         })),
         "TenantPage": page("TenantSettings"),

@@ -13,6 +13,8 @@ mod schedule_paths;
 mod schedule_shapes;
 mod session_paths;
 mod shapes;
+mod type_paths;
+mod type_shapes;
 
 use serde_json::{Map, Value, json};
 use tidewheel_api::wire::fault::Code;
@@ -54,7 +56,7 @@ pub(super) fn document() -> Value {
     let mut paths = Map::new();
     let operations = paths::OPERATIONS.iter().chain(schedule_paths::OPERATIONS);
     let operations = operations.chain(admin_paths::OPERATIONS).chain(audit_paths::OPERATIONS);
-    for operation in operations.chain(session_paths::OPERATIONS) {
+    for operation in operations.chain(session_paths::OPERATIONS).chain(type_paths::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(operation.method.to_owned(), operation.to_json());
@@ -75,6 +77,7 @@ pub(super) fn document() -> Value {
             {"name": "schedules", "description": "Jobs that recur: cron expressions and intervals, with explicit time semantics."},
             {"name": "workers", "description": "Pulling jobs from queues, and reporting on attempts."},
             {"name": "dead letters", "description": "Jobs that were given up."},
+            {"name": "types", "description": "What is registered for job types: schemas of payloads, submitters, defaults."},
             {"name": "tenants and keys", "description": "Who may do what, and how much of it."},
             {"name": "audit", "description": "Who did what, and what became of jobs."},
             {"name": "server", "description": "The server itself."},

@@ -47,6 +47,7 @@ const ROWS: &[Row] = &[
     ("SchedulePayload", "query", "payload", truth_by_default, "Whether payloads are shown."),
     ("Count", "query", "count", next_count, "How many fires."),
     ("TenantId", "path", "id", text, "The tenant."),
+    ("TypeName", "path", "type", text, "The job type."),
     ("KeyId", "path", "id", text, "The key's id."),
     ("SecretId", "path", "secret", text, "The secret's id."),
     ("AuditTenant", "query", "tenant", text, "What concerns this tenant; an admin may ask for any."),

@@ -12,6 +12,7 @@ use tidewheel_core::limits::{
 
 use super::{
     admin_shapes, audit_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes, session_paths,
+    type_shapes,
 };
 
 /// All shapes, by name.
@@ -34,6 +35,8 @@ pub(super) fn all() -> Value {
         session_paths::shapes(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
+        type_shapes::requests(),
+        type_shapes::answers(),
     ] {
         if let Value::Object(shapes) = shapes {
             all.extend(shapes);

@@ -25,6 +25,7 @@ use crate::http::body::{Intake, is_lines};
 use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
 
 /// The field that may hold the schedules, as it is written.
 const WRAPPER: &str = "\"schedules\"";
@@ -181,14 +182,17 @@ impl<'a> Batch<'a> {
     /// Checks all of them, and turns them into orders.
     async fn check(&mut self) -> Result<(), Problem> {
         let mut checker = Checker::new(self.app, self.caller, self.now);
+        let registered = Registered::of(self.app, self.caller);
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
-            let (request, key) = match request {
+            let (mut request, key) = match request {
                 Ok(request) => request,
                 Err(problem) => {
                     self.items.push(Err(problem));
                     continue;
                 }
             };
+            let claim = creation_claim(key, &request, self.now);
+            registered.fill_schedule(&mut request);
             let place = At::ROOT.item(index);
             let mut faults = Faults::default();
             if self.partial {
@@ -197,7 +201,6 @@ impl<'a> Batch<'a> {
                 checker.check(&request.definition, None, &place, &mut self.faults).await?;
             }
             self.items.push(if faults.is_empty() {
-                let claim = creation_claim(key, &request, self.now);
                 Ok(Box::new(creation(self.app, &self.caller.tenant, request, claim)))
             } else {
                 Err(Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX))

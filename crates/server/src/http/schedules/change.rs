@@ -24,6 +24,7 @@ use crate::http::call_key::{CallKey, done_before};
 use crate::http::caller::{Caller, NamePath, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
 
 /// How often a change is worked out anew because another came in between.
 const TRIES_MAX: usize = 5;
@@ -71,7 +72,8 @@ pub(crate) async fn put(
     let claim = call.claim_by_header(app.now(), &body.text);
     for _ in 0..TRIES_MAX {
         let now = app.now();
-        let request = whole(|faults| reader(&app, now).read_named(&body.text, &name, faults))?;
+        let mut request = whole(|faults| reader(&app, now).read_named(&body.text, &name, faults))?;
+        Registered::of(&app, &caller).fill_schedule(&mut request);
         let current = match app.engine.store().find_schedule(&caller.tenant, &name).await? {
             Some(id) => app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten(),
             None => None,
@@ -213,7 +215,7 @@ async fn change(
     request: ScheduleRequest,
     claim: Option<IdempotencyClaim>,
 ) -> Result<Result<Schedule, ScheduleRefusal>, Problem> {
-    let ScheduleRequest { name, paused, definition } = request;
+    let ScheduleRequest { name, paused, definition, left_out: _ } = request;
     let update = ScheduleCommand::Update { definition: Box::new(definition), name };
     // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
     let (first, last) = match paused {

@@ -11,6 +11,7 @@ use crate::http::admission::objection;
 use crate::http::app::App;
 use crate::http::caller::Caller;
 use crate::http::problem::Problem;
+use crate::http::registered::Registered;
 
 /// Fields that decide when a schedule fires.
 const RULE_FIELDS: &[&str] =
@@ -98,8 +99,11 @@ impl<'a> Checker<'a> {
         let settings = self.app.access.directory().tenant(tenant).settings;
         let Template { kind, destination, payload, .. } = &definition.template;
         let against = objection(&self.caller.identity, &settings, kind, destination, payload.len());
+        let keeps_template = current.is_some_and(|current| current.template == definition.template);
         if let Some((code, field, detail)) = against {
             faults.add(code, &at.field(field), detail);
+        } else if !keeps_template {
+            Registered::of(self.app, self.caller).check(kind, payload, at, faults);
         }
         if let (Some(max), None) = (settings.schedules_count_max, current) {
             self.new_count += 1;

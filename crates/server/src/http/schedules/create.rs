@@ -25,6 +25,7 @@ use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::{choose_key, digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
+use crate::http::registered::Registered;
 
 /// About what one schedule takes without its payload.
 const SCHEDULE_BYTES: usize = 1_024;
@@ -40,17 +41,18 @@ pub(crate) async fn one(
     let now = app.now();
     let header_key = header_key(&headers)?;
     let mut faults = Faults::default();
-    let request = reader(&app, now).read(&body.text, &At::ROOT, &mut faults);
+    let mut request = reader(&app, now).read(&body.text, &At::ROOT, &mut faults);
     let body_key = request.as_ref().and_then(|request| request.definition.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
-    if let Some(request) = &request {
+    let claim = request.as_ref().and_then(|request| creation_claim(key, request, now));
+    if let Some(request) = &mut request {
+        Registered::of(&app, &caller).fill_schedule(request);
         let mut checker = Checker::new(&app, &caller, now);
         checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
     }
     refuse_faults(faults)?;
     let request =
         request.ok_or_else(|| Problem::new(Code::Internal, "a schedule was refused without a reason"))?;
-    let claim = creation_claim(key, &request, now);
     let edited = make(&app, &caller.tenant, request, claim).await??;
     Ok(made(&edited))
 }
@@ -66,7 +68,7 @@ pub(super) fn creation(
     request: ScheduleRequest,
     key: Option<IdempotencyClaim>,
 ) -> ScheduleOrder {
-    let ScheduleRequest { name, paused, definition } = request;
+    let ScheduleRequest { name, paused, definition, left_out: _ } = request;
     let id = ScheduleId::from_bytes(app.engine.random().tail().to_be_bytes());
     let paused = paused.unwrap_or(false);
     let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });

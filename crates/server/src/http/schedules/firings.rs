@@ -21,6 +21,7 @@ use super::read::{bad_cursor, calendar_of, find, page_answer, read_query};
 use crate::http::app::App;
 use crate::http::caller::{Caller, SchedulePath};
 use crate::http::problem::Problem;
+use crate::http::retention::Retention;
 
 /// `GET /v1/schedules/{id}/firings`
 pub(crate) async fn list(
@@ -38,7 +39,9 @@ pub(crate) async fn list(
 
     let ids: Vec<JobId> = rows.iter().filter_map(|row| job_of(&row.entry)).collect();
     let found = app.engine.store().get(&caller.tenant, ids).await?;
-    let jobs: BTreeMap<JobId, Job> = found.into_iter().flatten().map(|job| (job.id, job)).collect();
+    let retention = Retention::of(&app, &caller.tenant);
+    let seen = found.into_iter().flatten().filter(|job| !retention.hides(job));
+    let jobs: BTreeMap<JobId, Job> = seen.map(|job| (job.id, job)).collect();
     let now = app.now();
     let mut items = JsonWriter::with_capacity(256 * rows.len());
     for row in &rows {

@@ -8,4 +8,4 @@ pub(super) mod create;
 pub(super) mod firings;
 pub(super) mod preview;
 pub(super) mod read;
-mod version;
+pub(crate) mod version;

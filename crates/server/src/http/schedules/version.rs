@@ -10,7 +10,7 @@ use crate::http::problem::Problem;
 
 /// Which version a caller means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// Whatever is there.
     Any,
     /// Whatever is there, but there must be something.
@@ -20,7 +20,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let Some(value) = headers.get(IF_MATCH) else { return Self::Any };
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
@@ -50,7 +50,7 @@ pub(super) fn stale(current: u64) -> Problem {
 }
 
 /// Whether the caller wants to create, and never to change.
-pub(super) fn only_new(headers: &HeaderMap) -> bool {
+pub(crate) fn only_new(headers: &HeaderMap) -> bool {
     headers.get(IF_NONE_MATCH).is_some_and(|value| value == "*")
 }
 
