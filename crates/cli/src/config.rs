@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::{HeaderMap, Uri};
 use tidewheel_core::limits::{
     HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
@@ -30,6 +31,8 @@ pub(crate) const PUSH_PER_HOST_COUNT_DEFAULT: usize = 256;
 pub(crate) const CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 5_000;
 /// How long attempts under way may take to end once the server was told to stop.
 pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+/// Whose traces they are.
+pub(crate) const OTLP_SERVICE_NAME_DEFAULT: &str = "tidewheel";
 /// What is logged.
 pub(crate) const LOG_LEVEL_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
 
@@ -65,6 +68,14 @@ pub(crate) struct ServeConfig {
     pub(crate) tz_dir: Option<PathBuf>,
     /// How long attempts under way may take to end once the server was told to stop.
     pub(crate) drain: Duration,
+    /// The collector that traces are sent to.
+    pub(crate) otlp_endpoint: Option<Uri>,
+    /// What is said to it besides.
+    pub(crate) otlp_headers: HeaderMap,
+    /// Whose traces they are.
+    pub(crate) otlp_service_name: String,
+    /// The share of the traces that begin here which is sent.
+    pub(crate) otlp_sample_ratio: f64,
     /// How to log.
     pub(crate) log_format: LogFormat,
     /// What to log.
@@ -87,6 +98,10 @@ impl Default for ServeConfig {
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             tz_dir: None,
             drain: DRAIN_DEFAULT,
+            otlp_endpoint: None,
+            otlp_headers: HeaderMap::new(),
+            otlp_service_name: OTLP_SERVICE_NAME_DEFAULT.to_owned(),
+            otlp_sample_ratio: 1.0,
             log_format: LogFormat::Text,
             log_level: LOG_LEVEL_DEFAULT.to_owned(),
         }
@@ -118,12 +133,16 @@ pub(crate) enum Key {
     MinInterval,
     TzDir,
     Drain,
+    OtlpEndpoint,
+    OtlpHeaders,
+    OtlpServiceName,
+    OtlpSampleRatio,
     LogFormat,
     LogLevel,
 }
 
 impl Key {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 19] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -137,6 +156,10 @@ impl Key {
         Self::MinInterval,
         Self::TzDir,
         Self::Drain,
+        Self::OtlpEndpoint,
+        Self::OtlpHeaders,
+        Self::OtlpServiceName,
+        Self::OtlpSampleRatio,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -157,6 +180,10 @@ impl Key {
             Self::MinInterval => "min_interval",
             Self::TzDir => "tz_dir",
             Self::Drain => "drain",
+            Self::OtlpEndpoint => "otlp_endpoint",
+            Self::OtlpHeaders => "otlp_headers",
+            Self::OtlpServiceName => "otlp_service_name",
+            Self::OtlpSampleRatio => "otlp_sample_ratio",
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",
         }
@@ -168,6 +195,31 @@ impl Key {
 
     fn as_env(self) -> String {
         format!("{ENV_PREFIX}{}", self.in_file().to_ascii_uppercase())
+    }
+
+    /// What other programs that send traces go by; our own name stands above it.
+    const fn as_usual_env(self) -> Option<&'static str> {
+        match self {
+            Self::OtlpEndpoint => Some("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            Self::OtlpHeaders => Some("OTEL_EXPORTER_OTLP_HEADERS"),
+            Self::OtlpServiceName => Some("OTEL_SERVICE_NAME"),
+            Self::OtlpSampleRatio => Some("OTEL_TRACES_SAMPLER_ARG"),
+            Self::Data
+            | Self::Store
+            | Self::Listen
+            | Self::AdminKeyFile
+            | Self::AllowTarget
+            | Self::PushConcurrency
+            | Self::PushPerHost
+            | Self::History
+            | Self::CatchUpRate
+            | Self::TenantCatchUpRate
+            | Self::MinInterval
+            | Self::TzDir
+            | Self::Drain
+            | Self::LogFormat
+            | Self::LogLevel => None,
+        }
     }
 }
 
@@ -195,7 +247,7 @@ pub(crate) fn load(args: &ServeArgs, env: impl Fn(&str) -> Option<String>) -> Re
 fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
     // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
     let value = |key: Key| {
-        let text = env(&key.as_env())?;
+        let text = env(&key.as_env()).or_else(|| env(key.as_usual_env()?))?;
         let list = key == Key::AllowTarget;
         Some((
             key,
@@ -266,7 +318,10 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
         if let Err(detail) = values::set(&mut config, key, texts) {
             let source = match index {
                 0 => key.as_flag(),
-                1 => key.as_env(),
+                1 => match key.as_usual_env() {
+                    Some(usual) => format!("{} or {usual}", key.as_env()),
+                    None => key.as_env(),
+                },
                 _ => format!("{}: {}", path.unwrap_or(Path::new("")).display(), key.in_file()),
             };
             faults.push(format!("{source}: {detail}"));

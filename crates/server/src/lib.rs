@@ -11,6 +11,7 @@
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
+//! | [`traces`] | what a job went through, for a collector |
 //! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
 
@@ -25,3 +26,4 @@ mod pages;
 pub mod push;
 pub mod random;
 pub mod testing;
+pub mod traces;

@@ -179,6 +179,7 @@ fn once(
         expires_at,
         idempotency_key: None,
         labels: vec![(NAME_LABEL.into(), (&*parts.name).into())],
+        trace: None,
     })
 }
 

@@ -103,6 +103,7 @@ impl Subject {
             tz_dir: None,
             admin_key: None,
             deliverer: None,
+            traces: None,
         })
         .await?;
         let address = node.address();

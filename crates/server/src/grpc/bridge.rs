@@ -18,6 +18,8 @@ use super::status::{refusal, retry_after, status};
 
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 3] = ["tidewheel-tenant", "idempotency-key", "authorization"];
+/// The same, but they may be there more than once, which is for their reader to judge.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// The HTTP API.
 #[derive(Clone)]
@@ -40,6 +42,11 @@ impl Call {
         for name in PASSED_ON {
             if let Some(value) = metadata.as_ref().get(name) {
                 headers.insert(HeaderName::from_static(name), value.clone());
+            }
+        }
+        for name in TRACE {
+            for value in metadata.as_ref().get_all(name) {
+                headers.append(HeaderName::from_static(name), value.clone());
             }
         }
         Self { method, path: path.to_owned(), query: String::new(), headers, body: Vec::new() }

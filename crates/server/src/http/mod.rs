@@ -9,6 +9,7 @@
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
+//! | `trace` | the trace a request comes from |
 //! | `problem` | every error, in one envelope |
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
@@ -44,6 +45,7 @@ mod routes;
 mod schedules;
 mod serve;
 mod tenants;
+mod trace;
 mod walk;
 mod webhook_secrets;
 mod workers;

@@ -22,6 +22,7 @@ use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::schedules::check::Checker;
 use crate::http::schedules::create::{creation_claim, make};
+use crate::http::trace::header_trace;
 
 /// Takes a job or a schedule in.
 pub(super) async fn submit(
@@ -55,7 +56,8 @@ pub(super) async fn submit(
             let next = edited.schedule.next.map(|next| next.fire_at);
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
-        Flat::Once(request) => {
+        Flat::Once(mut request) => {
+            request.trace = header_trace(headers);
             check(&settings(app, &caller), &caller, &request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
             let _admitted = admit(app, &tenant, 1).await?;
