@@ -392,6 +392,7 @@ impl Job {
         const FIXED: usize = 512;
         FIXED
             + self.spec.payload.len()
+            + self.spec.trace.as_ref().map_or(0, |trace| size_of::<TraceContext>() + trace.state().len())
             + self.status.attempts.iter().map(|a| a.detail.len() + 96).sum::<usize>()
     }
 }

@@ -22,12 +22,12 @@ impl Ends {
             Command::Succeed { .. }
             | Command::Fail { .. }
             | Command::Snooze { .. }
+            | Command::Release { .. }
             | Command::Abandon { .. } => Self::Always,
             Command::Cancel => Self::IfRunning,
             Command::Claim { .. }
             | Command::Heartbeat { .. }
             | Command::Detach { .. }
-            | Command::Release { .. }
             | Command::LeaseOver { .. }
             | Command::Lost { .. }
             | Command::WorkerGone { .. }
