@@ -1,15 +1,14 @@
-//! Traces from outside: a real server process, a target, and a collector that reads OTLP with the published messages.
+//! Traces from outside: a real server process, a target, and a collector that reads OTLP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod harness;
+mod otlp;
 
 use std::collections::BTreeMap;
 
 use harness::target::{Target, answer};
 use harness::{Server, request, until};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::trace::v1::Span;
+use otlp::{Any, ExportTraceServiceRequest, Span};
 use prost::Message as _;
 use serde_json::{Value, json};
 
@@ -26,7 +25,7 @@ fn spans(collector: &Target) -> Vec<(String, Span)> {
         for of_resource in request.resource_spans {
             let attributes = &of_resource.resource.unwrap().attributes;
             let name = attributes.iter().find(|attribute| attribute.key == "service.name").unwrap();
-            let Some(Any::StringValue(name)) = name.value.clone().unwrap().value else { panic!("{name:?}") };
+            let Some(Any::Text(name)) = name.value.clone().unwrap().value else { panic!("{name:?}") };
             let all = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
             spans.extend(all.map(|span| (name.clone(), span)));
         }
@@ -40,8 +39,8 @@ fn hex(bytes: &[u8]) -> String {
 
 fn facts(span: &Span) -> BTreeMap<String, String> {
     let text = |value: Option<Any>| match value {
-        Some(Any::StringValue(text)) => text,
-        Some(Any::IntValue(number)) => number.to_string(),
+        Some(Any::Text(text)) => text,
+        Some(Any::Int(number)) => number.to_string(),
         other => panic!("{other:?}"),
     };
     let facts = span.attributes.iter();
@@ -103,8 +102,14 @@ fn a_job_is_told_of_in_the_trace_it_was_submitted_in() {
     {
         assert_eq!(hit.header("traceparent").split('-').nth(2), Some(hex(&attempt.span_id).as_str()));
         let facts = facts(attempt);
-        assert_eq!((facts["tidewheel.outcome"].as_str(), facts["server.address"].as_str()), (outcome, "127.0.0.1"));
-        assert_eq!(attempt.status.as_ref().map_or(0, |status| status.code), if outcome == "failed" { 2 } else { 0 });
+        assert_eq!(
+            (facts["tidewheel.outcome"].as_str(), facts["server.address"].as_str()),
+            (outcome, "127.0.0.1")
+        );
+        assert_eq!(
+            attempt.status.as_ref().map_or(0, |status| status.code),
+            if outcome == "failed" { 2 } else { 0 }
+        );
     }
     assert!(spans(&collector).iter().all(|(service, _)| service == "shop"));
     assert_eq!(server.get(&format!("/v1/jobs/{id}"))["trace_id"], TRACE);

@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn what_is_well_formed_is_passed_on_as_it_came() {
-        let context = TraceContext::read(PARENT, "congo=t61rcWkgMzE, rojo=00f067aa0ba902b7 ,,a@b=x y").unwrap();
+        let context =
+            TraceContext::read(PARENT, "congo=t61rcWkgMzE, rojo=00f067aa0ba902b7 ,,a@b=x y").unwrap();
         assert_eq!(context.trace_id.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert_eq!(context.span_id.to_string(), "00f067aa0ba902b7");
         assert!(context.is_sampled());
@@ -267,8 +268,11 @@ mod tests {
 
     #[test]
     fn a_bad_state_is_left_aside_alone() {
-        let many = (0..=TRACE_STATE_MEMBERS_COUNT_MAX).map(|n| format!("k{n}=1")).collect::<Vec<_>>().join(",");
-        for state in ["a", "A=1", "a=", "=1", "a=1,a=2", "1a=1", "a@=1", "a=ü", "a=b=c", "a b=1", "@a=1", &many] {
+        let many =
+            (0..=TRACE_STATE_MEMBERS_COUNT_MAX).map(|n| format!("k{n}=1")).collect::<Vec<_>>().join(",");
+        for state in
+            ["a", "A=1", "a=", "=1", "a=1,a=2", "1a=1", "a@=1", "a=ü", "a=b=c", "a b=1", "@a=1", &many]
+        {
             let context = TraceContext::read(PARENT, state).unwrap();
             assert_eq!(context.state(), "", "{state}");
         }
@@ -280,7 +284,9 @@ mod tests {
         let short: Vec<String> = (0..20).map(|n| format!("k{n:02}={}", "y".repeat(26))).collect();
         let state = format!("{long},{}", short.join(","));
         let kept = TraceContext::read(PARENT, &state).unwrap();
-        assert!(kept.state().len() <= TRACE_STATE_BYTES_MAX && kept.state().len() > TRACE_STATE_BYTES_MAX - 31);
+        assert!(
+            kept.state().len() <= TRACE_STATE_BYTES_MAX && kept.state().len() > TRACE_STATE_BYTES_MAX - 31
+        );
         assert!(state.ends_with(&format!(",{}", short.join(","))));
         assert!(short.join(",").starts_with(kept.state()), "{}", kept.state());
     }

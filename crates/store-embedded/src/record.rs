@@ -245,8 +245,7 @@ fn read_parts(base: Timestamp, bytes: &[u8]) -> Result<Parts<'_>, Unreadable> {
     let (trace, rest) = if flags & HAS_TRACE == 0 {
         (None, rest)
     } else {
-        let (trace, rest) =
-            postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its trace"))?;
+        let (trace, rest) = postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its trace"))?;
         (Some(read_trace(&trace)?), rest)
     };
     let status = if flags & HAS_STATUS == 0 {

@@ -56,7 +56,15 @@ impl PushDeliverer {
         random: Arc<dyn Random>,
         directory: Arc<Directory>,
     ) -> Self {
-        Self { pusher, clock, random, directory, metrics: None, traces: Traces::default(), under_way: Arc::default() }
+        Self {
+            pusher,
+            clock,
+            random,
+            directory,
+            metrics: None,
+            traces: Traces::default(),
+            under_way: Arc::default(),
+        }
     }
 
     /// Also notes how long pushes take.

@@ -258,7 +258,8 @@ mod tests {
         ] {
             assert_eq!(endpoint(text).unwrap().to_string(), uri);
         }
-        for text in ["", "localhost:4318", "grpc://localhost:4317", "http://", "http://a b", "http://a/?b=c"] {
+        for text in ["", "localhost:4318", "grpc://localhost:4317", "http://", "http://a b", "http://a/?b=c"]
+        {
             assert!(endpoint(text).is_err(), "{text}");
         }
     }

@@ -98,8 +98,7 @@ pub(crate) struct Body<'a> {
 }
 
 pub(crate) fn decode(body: &Body<'_>, base: Timestamp) -> Result<Spec, Unreadable> {
-    let (trace, record): (Option<TraceRecord<'_>>, SpecRecord<'_>) =
-        super::decode_more(body.spec, "a job")?;
+    let (trace, record): (Option<TraceRecord<'_>>, SpecRecord<'_>) = super::decode_more(body.spec, "a job")?;
     Ok(Spec {
         kind: body.kind.into(),
         payload: Bytes::copy_from_slice(body.payload),

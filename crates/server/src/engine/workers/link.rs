@@ -13,9 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Hold, Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView,
 };
+use crate::engine::endings::Ends;
 use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
-use crate::engine::endings::Ends;
 use crate::engine::{Engine, Shared};
 
 /// What a worker's stream calls. Cheap to clone.

@@ -7,7 +7,8 @@ use tidewheel_api::wire::worker_request::{TAKE_COUNT_DEFAULT, TAKE_COUNT_MAX};
 use tidewheel_core::job::{Ending, Priority};
 use tidewheel_core::limits::{
     ATTEMPTS_COUNT_DEFAULT, ATTEMPTS_COUNT_MAX, BATCH_COUNT_MAX, BULK_IDS_COUNT_MAX,
-    IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, TRACE_STATE_BYTES_MAX, URL_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TRACE_STATE_BYTES_MAX, TYPE_BYTES_MAX,
+    URL_BYTES_MAX,
 };
 
 use super::{admin_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes};
@@ -168,7 +169,10 @@ fn job() -> Value {
         ("queue", json!({"type": "string"})),
         ("target", reference("Target")),
         ("payload", json!({"description": "As it was sent. Left out of lists and of answers to changes."})),
-        ("trace_id", json!({"type": "string", "description": "The trace it was submitted in, if it was in one."})),
+        (
+            "trace_id",
+            json!({"type": "string", "description": "The trace it was submitted in, if it was in one."}),
+        ),
     ] {
         if let Some(properties) = job.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert(name.to_owned(), shape);
