@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::{HeaderMap, Uri};
 use tidewheel_core::limits::{
     AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
     TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
@@ -31,6 +32,8 @@ pub(crate) const PUSH_PER_HOST_COUNT_DEFAULT: usize = 256;
 pub(crate) const CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 5_000;
 /// How long attempts under way may take to end once the server was told to stop.
 pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+/// Whose traces they are.
+pub(crate) const OTLP_SERVICE_NAME_DEFAULT: &str = "tidewheel";
 /// What is logged.
 pub(crate) const LOG_LEVEL_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
 
@@ -70,6 +73,14 @@ pub(crate) struct ServeConfig {
     pub(crate) tz_dir: Option<PathBuf>,
     /// How long attempts under way may take to end once the server was told to stop.
     pub(crate) drain: Duration,
+    /// The collector that traces are sent to.
+    pub(crate) otlp_endpoint: Option<Uri>,
+    /// What is said to it besides.
+    pub(crate) otlp_headers: HeaderMap,
+    /// Whose traces they are.
+    pub(crate) otlp_service_name: String,
+    /// The share of the traces that begin here which is sent.
+    pub(crate) otlp_sample_ratio: f64,
     /// How to log.
     pub(crate) log_format: LogFormat,
     /// What to log.
@@ -94,6 +105,10 @@ impl Default for ServeConfig {
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             tz_dir: None,
             drain: DRAIN_DEFAULT,
+            otlp_endpoint: None,
+            otlp_headers: HeaderMap::new(),
+            otlp_service_name: OTLP_SERVICE_NAME_DEFAULT.to_owned(),
+            otlp_sample_ratio: 1.0,
             log_format: LogFormat::Text,
             log_level: LOG_LEVEL_DEFAULT.to_owned(),
         }
@@ -136,12 +151,16 @@ pub(crate) enum Key {
     MinInterval,
     TzDir,
     Drain,
+    OtlpEndpoint,
+    OtlpHeaders,
+    OtlpServiceName,
+    OtlpSampleRatio,
     LogFormat,
     LogLevel,
 }
 
 impl Key {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 21] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -157,6 +176,10 @@ impl Key {
         Self::MinInterval,
         Self::TzDir,
         Self::Drain,
+        Self::OtlpEndpoint,
+        Self::OtlpHeaders,
+        Self::OtlpServiceName,
+        Self::OtlpSampleRatio,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -179,6 +202,10 @@ impl Key {
             Self::MinInterval => "min_interval",
             Self::TzDir => "tz_dir",
             Self::Drain => "drain",
+            Self::OtlpEndpoint => "otlp_endpoint",
+            Self::OtlpHeaders => "otlp_headers",
+            Self::OtlpServiceName => "otlp_service_name",
+            Self::OtlpSampleRatio => "otlp_sample_ratio",
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",
         }
@@ -190,6 +217,18 @@ impl Key {
 
     fn as_env(self) -> String {
         format!("{ENV_PREFIX}{}", self.in_file().to_ascii_uppercase())
+    }
+
+    /// What other programs that send traces go by; our own name stands above it.
+    const USUAL_ENV: [(Self, &'static str); 4] = [
+        (Self::OtlpEndpoint, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        (Self::OtlpHeaders, "OTEL_EXPORTER_OTLP_HEADERS"),
+        (Self::OtlpServiceName, "OTEL_SERVICE_NAME"),
+        (Self::OtlpSampleRatio, "OTEL_TRACES_SAMPLER_ARG"),
+    ];
+
+    fn as_usual_env(self) -> Option<&'static str> {
+        Self::USUAL_ENV.iter().find(|(key, _)| *key == self).map(|(_, name)| *name)
     }
 }
 
@@ -217,7 +256,7 @@ pub(crate) fn load(args: &ServeArgs, env: impl Fn(&str) -> Option<String>) -> Re
 fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
     // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
     let value = |key: Key| {
-        let text = env(&key.as_env())?;
+        let text = env(&key.as_env()).or_else(|| env(key.as_usual_env()?))?;
         let list = key == Key::AllowTarget;
         Some((
             key,
@@ -288,7 +327,10 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
         if let Err(detail) = values::set(&mut config, key, texts) {
             let source = match index {
                 0 => key.as_flag(),
-                1 => key.as_env(),
+                1 => match key.as_usual_env() {
+                    Some(usual) => format!("{} or {usual}", key.as_env()),
+                    None => key.as_env(),
+                },
                 _ => format!("{}: {}", path.unwrap_or(Path::new("")).display(), key.in_file()),
             };
             faults.push(format!("{source}: {detail}"));

@@ -89,6 +89,40 @@ fn every_alert_is_seen_to_fire_in_a_test() {
 }
 
 #[test]
+fn every_alert_is_provoked_on_a_real_server() {
+    let live = read("deploy/prometheus/live_test.py") + &read("deploy/prometheus/live_trouble_test.py");
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(live.contains(&format!("\"{name}\"")), "nothing provokes {name}");
+    }
+}
+
+#[test]
+fn the_dashboard_can_be_narrowed_to_a_tenant() {
+    let dashboard: Value = serde_json::from_str(&read("deploy/grafana/tidewheel.json")).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let tenant = variables.iter().find(|variable| variable["name"] == "tenant").unwrap();
+    assert!(tenant["query"].to_string().contains(", tenant)"), "{tenant}");
+    // Whatever is counted by tenant is shown of the chosen ones.
+    let by_tenant: BTreeSet<String> = read("docs/metrics.md")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once("{tenant}")?.0.to_owned()))
+        .collect();
+    assert!(!by_tenant.is_empty());
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let mut narrowed = 0;
+    for expr in targets.map(|target| target["expr"].as_str().unwrap()) {
+        for name in by_tenant.iter().filter(|name| expr.contains(name.as_str())) {
+            let uses = expr.matches(name.as_str()).count();
+            assert_eq!(expr.matches("tenant=~\"$tenant\"").count(), uses, "{expr}");
+            narrowed += 1;
+        }
+    }
+    assert!(narrowed > 5);
+}
+
+#[test]
 fn the_dashboard_shows_only_metrics_that_exist() {
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/tidewheel.json")).unwrap();
     let known = documented();

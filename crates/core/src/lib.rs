@@ -13,6 +13,7 @@
 //! | [`lanes`] | the fair, bounded lanes for what is due |
 //! | [`cron`] | cron expressions, on civil time |
 //! | [`schedule`] | recurring schedules: what fires when, and what is decided at each instant |
+//! | [`trace`] | the trace a job was submitted in |
 //! | [`webhook`] | signatures of pushed jobs |
 //! | [`zones`] | the rules of time zones in use, and which they are |
 //! | [`audit`] | the audit trail: chained records, and checking them |
@@ -29,6 +30,7 @@ pub mod place;
 pub mod retry;
 pub mod schedule;
 pub mod time;
+pub mod trace;
 pub mod webhook;
 pub mod wheel;
 pub mod zones;

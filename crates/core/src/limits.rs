@@ -30,6 +30,10 @@ pub const LABELS_COUNT_MAX: usize = 32;
 pub const LABEL_KEY_BYTES_MAX: usize = 64;
 /// Value of one label.
 pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// `tracestate` of a job, in bytes.
+pub const TRACE_STATE_BYTES_MAX: usize = 512;
+/// Members of it.
+pub const TRACE_STATE_MEMBERS_COUNT_MAX: usize = 32;
 /// URL of a target.
 pub const URL_BYTES_MAX: usize = 2_048;
 /// Headers a caller adds to a push.

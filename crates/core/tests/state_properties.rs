@@ -102,6 +102,7 @@ fn new_job(max_attempts: u32, expires_in_ms: Option<i64>) -> Job {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: START,
     };
     Job::new(Tenant::default(), spec, START, 1)

@@ -250,6 +250,7 @@ fn job(status: Status) -> Job {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: at(-60_000),
     };
     Job { status, ..Job::new(Tenant::default(), spec, NOW, 1) }

@@ -13,6 +13,7 @@
 //! | `grpc` | the gRPC API, on the same port |
 //! | [`metrics`] | what the server counts |
 //! | `schema` | JSON Schemas of payloads, within bounds |
+//! | [`traces`] | what a job went through, for a collector |
 //! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
 
@@ -29,3 +30,4 @@ pub mod push;
 pub mod random;
 mod schema;
 pub mod testing;
+pub mod traces;

@@ -8,6 +8,7 @@ mod lags;
 mod names;
 mod queues;
 mod recent;
+mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub(crate) use self::queues::QueueLevel;
 use self::queues::Queues;
 use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
+pub(crate) use self::spans::{DropReason, SpanCounts};
 
 /// From 1 ms to 5 min, fine where it matters.
 const LAG_BUCKETS_S: [f64; 20] = [
@@ -102,6 +104,7 @@ pub struct Metrics {
     claims_refused: Counter,
     push: Histogram,
     calls: Calls,
+    spans: SpanCounts,
     queues: Queues,
     disk: Option<Disk>,
     writable: Gauge,
@@ -147,6 +150,7 @@ impl Metrics {
             claims_refused: Counter::default(),
             push: Histogram::new(LAG_BUCKETS_S),
             calls: Calls::new(),
+            spans: SpanCounts::default(),
             queues: Queues::new(),
             disk: None,
             writable: Gauge::default(),
@@ -269,6 +273,7 @@ impl Metrics {
         registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
         self.queues.register(registry);
         self.calls.register(registry);
+        self.spans.register(registry);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "What runs", Info::new(version));
     }
@@ -338,6 +343,10 @@ impl Metrics {
 
     pub(crate) fn answered(&self, call: Call, status: http::StatusCode, took_ms: i64) {
         self.calls.answered(call, status, Duration::from_millis(took_ms.max(0).unsigned_abs()));
+    }
+
+    pub(crate) fn spans(&self) -> &SpanCounts {
+        &self.spans
     }
 
     pub(crate) fn set_writable(&self, is_writable: bool) {

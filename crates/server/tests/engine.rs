@@ -83,6 +83,7 @@ fn job_spec(destination: Destination, created_at: Timestamp) -> Spec {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at,
     }
 }

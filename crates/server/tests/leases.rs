@@ -93,6 +93,7 @@ impl World {
             idempotency_key: None,
             labels: Vec::new(),
             occurrence: None,
+            trace: None,
             created_at: clock.now(),
         };
         let job = Job::new(Tenant::default(), spec, clock.now(), 7);

@@ -151,6 +151,7 @@ fn spec(dice: &Dice, now: Timestamp, run_at: Timestamp) -> Spec {
         idempotency_key: key,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: now,
     }
 }

@@ -85,6 +85,7 @@ fn stored(with: impl IntoIterator<Item = Command>) -> Job {
         idempotency_key: Some(Arc::from("key")),
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: RUN_AT,
     };
     let job = Job::new(tenant(), spec, RUN_AT, 7);

@@ -99,6 +99,7 @@ impl Bench {
             idempotency_key: None,
             labels: Vec::new(),
             occurrence: None,
+            trace: None,
             created_at: self.clock.now(),
         };
         Job::new(Tenant::new(tenant).unwrap(), spec, at, self.dice.tail())

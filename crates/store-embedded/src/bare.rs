@@ -61,6 +61,7 @@ pub fn sample(n: u64, payload_bytes: usize) -> Job {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: Timestamp::from_ms(DAY_START_MS),
     };
     let id = sample_id(n);

@@ -1,10 +1,10 @@
 //! A job's record on disk. The tenant and the id are in the key and not repeated here.
 //!
 //! ```text
-//! version u8 = 1 | flags u8 | body | extra, if flag 1 | status, if flag 2
+//! version u8 = 1 | flags u8 | body | extra, if flag 1 | trace, if flag 8 | status, if flag 2
 //! ```
 //!
-//! The three parts are postcard (varint numbers, zigzag when signed, length before text and bytes), in the order
+//! The parts are postcard (varint numbers, zigzag when signed, length before text and bytes), in the order
 //! of the fields below. `extra` is left out when all of it is as usual, `status` when nothing has happened to the
 //! job yet, flag 4 says that the job goes to an HTTP target. Instants are milliseconds relative to the time in
 //! the job's id, which keeps them short. A waiting job costs its type, queue and payload, and about a dozen
@@ -22,12 +22,15 @@ use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::TraceContext;
 
 const VERSION: u8 = 1;
 const HAS_EXTRA: u8 = 1;
 const HAS_STATUS: u8 = 2;
 const IS_PUSH: u8 = 4;
-const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH;
+/// Was not there from the beginning: a program that does not know it refuses the record by its flags.
+const HAS_TRACE: u8 = 8;
+const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH | HAS_TRACE;
 pub(crate) const METHOD_USUAL: &str = "POST";
 
 /// Why a record cannot be read.
@@ -82,6 +85,15 @@ struct Origin<'a> {
     catch_up: bool,
 }
 
+/// The trace a job was submitted in.
+#[derive(Serialize, Deserialize)]
+struct Trace<'a> {
+    trace_id: u128,
+    span_id: u64,
+    flags: u8,
+    state: &'a str,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Standing<'a> {
     state: u8,
@@ -119,13 +131,19 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
         Destination::Queue(name) => (0, &**name),
         Destination::Target(target) => (IS_PUSH, &*target.url),
     };
-    let flags = is_push | if extra.is_some() { HAS_EXTRA } else { 0 } | if fresh { 0 } else { HAS_STATUS };
+    let flags = is_push
+        | if extra.is_some() { HAS_EXTRA } else { 0 }
+        | if spec.trace.is_some() { HAS_TRACE } else { 0 }
+        | if fresh { 0 } else { HAS_STATUS };
     let mut bytes = Vec::with_capacity(64 + spec.payload.len() + if fresh { 0 } else { 96 });
     bytes.extend_from_slice(&[VERSION, flags]);
     let created_at = spec.created_at.since_ms(base);
     bytes = append(bytes, &Body { kind: &spec.kind, destination, created_at, payload: &spec.payload });
     if let Some(extra) = &extra {
         bytes = append(bytes, extra);
+    }
+    if let Some(trace) = &spec.trace {
+        bytes = append(bytes, &trace_of(trace));
     }
     if !fresh {
         bytes = append(bytes, &standing_of(status, base));
@@ -171,7 +189,7 @@ impl<'t> Decoder<'t> {
 
     /// Reads a job's record.
     pub(crate) fn decode(&mut self, id: JobId, bytes: &[u8]) -> Result<Job, Unreadable> {
-        let Parts { body, extra, status, is_push } = read_parts(id.run_at(), bytes)?;
+        let Parts { body, extra, trace, status, is_push } = read_parts(id.run_at(), bytes)?;
         let kind = match &self.kind {
             Some(kind) if **kind == *body.kind => Arc::clone(kind),
             Some(_) | None => Arc::clone(self.kind.insert(body.kind.into())),
@@ -196,7 +214,8 @@ impl<'t> Decoder<'t> {
             self.destination = Some(read_destination(&body, &extra, method, is_push));
         }
         let destination = self.destination.clone().ok_or(Unreadable::Nonsense("its destination"))?;
-        let spec = read_spec(&body, extra, id.run_at(), (kind, destination))?;
+        let mut spec = read_spec(&body, extra, id.run_at(), (kind, destination))?;
+        spec.trace = trace.map(Box::new);
         Ok(Job { id, tenant: self.tenant.clone(), spec: Arc::new(spec), status })
     }
 }
@@ -204,6 +223,7 @@ impl<'t> Decoder<'t> {
 struct Parts<'a> {
     body: Body<'a>,
     extra: Extra<'a>,
+    trace: Option<TraceContext>,
     status: Status,
     is_push: bool,
 }
@@ -222,13 +242,19 @@ fn read_parts(base: Timestamp, bytes: &[u8]) -> Result<Parts<'_>, Unreadable> {
     } else {
         postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its extra part"))?
     };
+    let (trace, rest) = if flags & HAS_TRACE == 0 {
+        (None, rest)
+    } else {
+        let (trace, rest) = postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense("its trace"))?;
+        (Some(read_trace(&trace)?), rest)
+    };
     let status = if flags & HAS_STATUS == 0 {
         Status::scheduled(base)
     } else {
         let standing = postcard::from_bytes(rest).map_err(|_| Unreadable::Nonsense("its status"))?;
         read_standing(standing, base)?
     };
-    Ok(Parts { body, extra, status, is_push: flags & IS_PUSH != 0 })
+    Ok(Parts { body, extra, trace, status, is_push: flags & IS_PUSH != 0 })
 }
 
 impl Extra<'_> {
@@ -301,6 +327,20 @@ fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
     }
 }
 
+fn trace_of(trace: &TraceContext) -> Trace<'_> {
+    Trace {
+        trace_id: trace.trace_id.as_u128(),
+        span_id: trace.span_id.as_u64(),
+        flags: trace.flags(),
+        state: trace.state(),
+    }
+}
+
+fn read_trace(trace: &Trace<'_>) -> Result<TraceContext, Unreadable> {
+    TraceContext::from_parts(trace.trace_id, trace.span_id, trace.flags, trace.state)
+        .ok_or(Unreadable::Nonsense("its trace"))
+}
+
 fn read_destination(body: &Body<'_>, extra: &Extra<'_>, method: &str, is_push: bool) -> Destination {
     if is_push {
         Destination::Target(Arc::new(Target {
@@ -337,6 +377,7 @@ fn read_spec(
             fire_at: base.plus_ms(origin.fire_at),
             catch_up: origin.catch_up,
         }),
+        trace: None,
         created_at: base.plus_ms(body.created_at),
     })
 }

@@ -31,6 +31,7 @@ fn job(tenant: &Tenant, at: Timestamp, tail: u128) -> Job {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: START,
     };
     Job::new(tenant.clone(), spec, at, tail)

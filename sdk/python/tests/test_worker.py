@@ -63,6 +63,28 @@ async def test_a_handler_gets_its_payload_and_the_facts(client: Client, queue: s
     assert (await client.attempts(job.id))[0].worker == "w-facts"
 
 
+async def test_a_handler_knows_the_trace_of_its_attempt(client: Client, queue: str) -> None:
+    worker = Worker(client.url, queues=[queue])
+
+    @worker.handler("traced")
+    async def traced(_: Any, ctx: Context) -> list[str | None]:
+        return [ctx.traceparent, ctx.tracestate]
+
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    parent = f"00-{trace}-00f067aa0ba902b7-01"
+    job = await client.submit("traced", queue=queue, traceparent=parent, tracestate="a=1")
+    plain = await client.submit("traced", queue=queue)
+    async with at_work(worker):
+        done = await until_state(client, job.id, "succeeded", "dead")
+        without = await until_state(client, plain.id, "succeeded", "dead")
+    handed, state = done.result
+    assert handed.startswith(f"00-{trace}-")
+    assert handed.endswith("-01")
+    assert handed != parent
+    assert state == "a=1"
+    assert without.result == [None, None]
+
+
 async def test_a_plain_function_runs_in_a_thread(client: Client, queue: str) -> None:
     worker = Worker(client.url, queues=[queue])
 

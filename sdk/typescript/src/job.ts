@@ -70,6 +70,10 @@ export interface NewJob<P = unknown> {
   /** The same key within 24 hours makes one job. One is made up where none is given. */
   idempotencyKey?: string;
   labels?: Record<string, string>;
+  /** W3C trace context it belongs to; handed on to whoever runs it. */
+  traceparent?: string;
+  /** What goes with it. */
+  tracestate?: string;
 }
 
 /** The answer to a submission. */
@@ -242,4 +246,8 @@ export interface TakenJob<P = unknown> {
   readonly scheduleId: string | null;
   /** Fired late, to make up for a missed time. */
   readonly catchUp: boolean;
+  /** W3C trace context of this attempt, if the job is in a trace. */
+  readonly traceparent?: string;
+  /** What goes with it; may be empty. */
+  readonly tracestate?: string;
 }

@@ -55,6 +55,17 @@ describe("worker", () => {
     await stop();
   });
 
+  test("a handler knows the trace of its attempt", async () => {
+    const { submit, stop } = start({}, (worker) => worker.handler("t", (_, { job }) => [job.traceparent, job.tracestate]));
+    const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const id = await submit({ traceparent: `00-${trace}-00f067aa0ba902b7-01`, tracestate: "a=1" });
+    const [parent, state] = (await waitFor(client, id)).result as [string, string];
+    assert.match(parent, new RegExp(`^00-${trace}-[0-9a-f]{16}-01$`));
+    assert.notEqual(parent.split("-")[2], "00f067aa0ba902b7");
+    assert.equal(state, "a=1");
+    await stop();
+  });
+
   test("what a handler throws says how the attempt ended", async () => {
     const { submit, stop } = start({ classify: (error) => (error instanceof SyntaxError ? "fail" : "retry") }, (worker) =>
       worker.handler<string>("t", (how, { job }) => {

@@ -191,6 +191,7 @@ fn once(
         idempotency_key: None,
         labels: vec![(NAME_LABEL.into(), (&*parts.name).into())],
         left_out: left_out(fields),
+        trace: None,
     })
 }
 

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use tidewheel_core::job::{Attempt, Destination, Ending, Job, State};
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::{Timestamp, format_duration};
+use tidewheel_core::trace::TraceContext;
 
 use super::filter::ShownState;
 use super::job_request::policy_name;
@@ -180,12 +181,15 @@ pub fn job(out: &mut JsonWriter, job: &Job, view: View) {
         outcome(out, job);
         running(out, job);
         occurrence(out, job);
+        if let Some(trace) = &spec.trace {
+            out.key("trace_id").plain(trace.trace_id);
+        }
         out.key("reason").text_or_null(status.reason.as_deref());
     });
 }
 
-/// Writes what a pull worker needs to know of a job it has taken.
-pub fn taken_job(out: &mut JsonWriter, job: &Job) {
+/// Writes what a pull worker needs to know of a job it has taken, and the trace it goes on with.
+pub fn taken_job(out: &mut JsonWriter, job: &Job, trace: Option<&TraceContext>) {
     out.object(|out| {
         let (spec, status) = (&*job.spec, &job.status);
         out.key("id").plain(job.id);
@@ -205,6 +209,10 @@ pub fn taken_job(out: &mut JsonWriter, job: &Job) {
         labels(out, &spec.labels);
         out.key("lease_until").time(status.running.as_ref().map(|running| running.lease_until));
         occurrence(out, job);
+        if let Some(trace) = trace {
+            out.key("traceparent").plain(trace.parent());
+            out.key("tracestate").text(trace.state());
+        }
     });
 }
 

@@ -144,6 +144,18 @@ impl Context {
         self.attempt.job.catch_up
     }
 
+    /// W3C trace context of this attempt, if the job is in a trace: what the handler's own spans go on from.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        Some(&*self.attempt.job.traceparent).filter(|parent| !parent.is_empty())
+    }
+
+    /// What goes with it; may be empty.
+    #[must_use]
+    pub fn tracestate(&self) -> &str {
+        &self.attempt.job.tracestate
+    }
+
     /// Says how far it is. Sent with the next heartbeat, the latest word alone.
     ///
     /// # Errors

@@ -73,6 +73,7 @@ pub(super) fn submission(destination: &Destination, run_at: Timestamp, now: Time
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: now,
     };
     Submission {

@@ -105,6 +105,7 @@ impl Subject {
             admin_key: None,
             audit: AuditScope::All,
             deliverer: None,
+            traces: None,
         })
         .await?;
         let address = node.address();

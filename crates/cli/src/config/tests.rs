@@ -130,3 +130,26 @@ fn only_loopback_is_listened_on() {
     }
     assert!(load(&args("--listen 7400"), |_| None).unwrap_err().contains("write it like 127.0.0.1:7400"));
 }
+
+#[test]
+fn traces_go_by_the_usual_variables_too_and_by_our_own_above_them() {
+    let usual = |name: &str| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://otel:4318".to_owned()),
+        "OTEL_EXPORTER_OTLP_HEADERS" => Some("x-key=a%20b, x-team=ops".to_owned()),
+        "OTEL_SERVICE_NAME" => Some("shop".to_owned()),
+        "OTEL_TRACES_SAMPLER_ARG" => Some("0.25".to_owned()),
+        _ => None,
+    };
+    let config = load(&args(""), usual).unwrap();
+    assert_eq!(config.otlp_endpoint.unwrap().to_string(), "http://otel:4318/v1/traces");
+    assert_eq!((&config.otlp_headers["x-key"], config.otlp_headers.len()), (&"a b".parse().unwrap(), 2));
+    assert_eq!((config.otlp_service_name.as_str(), config.otlp_sample_ratio), ("shop", 0.25));
+    let own = |name: &str| (name == "TIDEWHEEL_OTLP_ENDPOINT").then(|| "http://own:1".to_owned());
+    let config = load(&args(""), |name| own(name).or_else(|| usual(name))).unwrap();
+    assert_eq!(config.otlp_endpoint.unwrap().to_string(), "http://own:1/v1/traces");
+    let wrong = load(&args("--otlp-endpoint nowhere --otlp-sample-ratio 2 --otlp-headers key"), |_| None);
+    let wrong = wrong.unwrap_err();
+    for part in ["3 faults", "--otlp-endpoint: \"nowhere\" is not", "from 0 to 1", "name=value"] {
+        assert!(wrong.contains(part), "{wrong}");
+    }
+}

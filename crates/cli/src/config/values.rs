@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
 use tidewheel_core::time::{format_duration, parse_duration};
+use tidewheel_server::traces::endpoint;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -54,6 +56,10 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
         Key::TzDir => config.tz_dir = Some(PathBuf::from(text)),
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
+        Key::OtlpEndpoint => config.otlp_endpoint = Some(endpoint(text)?),
+        Key::OtlpHeaders => config.otlp_headers = headers(text)?,
+        Key::OtlpServiceName => text.clone_into(&mut config.otlp_service_name),
+        Key::OtlpSampleRatio => config.otlp_sample_ratio = ratio(text)?,
         Key::LogFormat => config.log_format = log_format(text)?,
         Key::LogLevel => config.log_level = log_level(text)?,
     }
@@ -112,6 +118,38 @@ fn audit(text: &str) -> Result<AuditScope, String> {
         "admin" => Ok(AuditScope::Admin),
         _ => Err(format!("{text:?} is neither all nor admin")),
     }
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| format!("{text:?} is not a number from 0 to 1"))
+}
+
+/// `name=value,name=value`, values percent-encoded where they must be. A fault repeats no value: there may be a key in it.
+fn headers(text: &str) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or("write it like name=value,name=value")?;
+        let name: HeaderName =
+            name.trim().parse().map_err(|_| format!("{:?} is not a header's name", name.trim()))?;
+        let mut value = percent_decoded(value.trim())
+            .and_then(|value| HeaderValue::from_bytes(&value).ok())
+            .ok_or_else(|| format!("what is given for {name} cannot be sent as a header"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        decoded.push(u8::from_str_radix(digits, 16).ok()?);
+        decoded.extend_from_slice(rest.as_bytes());
+    }
+    Some(decoded)
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -82,6 +82,18 @@ pub(crate) struct ServeArgs {
     /// How long attempts under way may take to end after SIGTERM [default: 20s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
+    /// A collector that is sent traces, by OTLP over HTTP: http://localhost:4318 [env: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
+    /// What is said to the collector besides, such as its key: name=value,name=value [env: OTEL_EXPORTER_OTLP_HEADERS]
+    #[arg(long, value_name = "HEADERS")]
+    otlp_headers: Option<String>,
+    /// Whose traces they are [env: OTEL_SERVICE_NAME] [default: tidewheel]
+    #[arg(long, value_name = "NAME")]
+    otlp_service_name: Option<String>,
+    /// The share of the traces that begin here which is sent, from 0 to 1 [env: OTEL_TRACES_SAMPLER_ARG] [default: 1]
+    #[arg(long, value_name = "RATIO")]
+    otlp_sample_ratio: Option<String>,
     /// How to log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -108,6 +120,10 @@ impl ServeArgs {
             (Key::MinInterval, &self.min_interval),
             (Key::TzDir, &self.tz_dir),
             (Key::Drain, &self.drain),
+            (Key::OtlpEndpoint, &self.otlp_endpoint),
+            (Key::OtlpHeaders, &self.otlp_headers),
+            (Key::OtlpServiceName, &self.otlp_service_name),
+            (Key::OtlpSampleRatio, &self.otlp_sample_ratio),
             (Key::LogFormat, &self.log_format),
             (Key::LogLevel, &self.log_level),
         ];

@@ -17,6 +17,7 @@ use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
+use tidewheel_server::traces::{ExportConfig, Exporter, Traces};
 use tidewheel_store::{NodeCard, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -50,6 +51,8 @@ pub(crate) struct NodeConfig {
     pub(crate) audit: AuditScope,
     /// Who delivers, instead of HTTP.
     pub(crate) deliverer: Option<Arc<dyn Deliver>>,
+    /// Where traces are sent, if they are.
+    pub(crate) traces: Option<ExportConfig>,
 }
 
 /// A running node.
@@ -59,6 +62,7 @@ pub(crate) struct Node {
     is_closed: bool,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
+    exporter: Option<Exporter>,
 }
 
 /// Connections that may wait to be accepted. A client beyond it waits a second before it tries again, so a burst of
@@ -80,6 +84,14 @@ impl Node {
         let access = access(&config, &store, &clock).await?;
         let targets = if access.is_closed() { config.targets } else { config.targets.allow_loopback() };
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
+        let (traces, exporter) = match config.traces {
+            Some(to) => {
+                let (traces, exporter) = Traces::start(to, &metrics, Arc::clone(&clock))
+                    .map_err(|fault| anyhow::anyhow!("traces cannot be sent: {fault}"))?;
+                (traces, Some(exporter))
+            }
+            None => (Traces::default(), None),
+        };
         let deliverer = match config.deliverer {
             Some(deliverer) => deliverer,
             None => {
@@ -87,16 +99,17 @@ impl Node {
                 let directory = Arc::clone(access.directory());
                 let deliverer =
                     PushDeliverer::new(pusher, Arc::clone(&clock), Arc::clone(&random), directory);
-                Arc::new(deliverer.timed_by(Arc::clone(&metrics)))
+                Arc::new(deliverer.timed_by(Arc::clone(&metrics)).traced_by(traces.clone()))
             }
         };
         let parts = Parts { store, clock, random, metrics, deliverer, zones };
         let push_max = config.engine.push_max;
+        let engine_config = Config { traces, ..config.engine };
         let engine = match parts.store.leases() {
-            None => Engine::start(parts, config.engine).await,
+            None => Engine::start(parts, engine_config).await,
             Some(_) => {
                 let card = card(&*parts.random, address);
-                Engine::join(parts, config.engine, card).await
+                Engine::join(parts, engine_config, card).await
             }
         }
         .context("cannot start on this store")?;
@@ -110,7 +123,7 @@ impl Node {
             // A dropped node stops as one that was told to.
             stopped.await.ok();
         }));
-        Ok(Self { engine, address, is_closed, stop, serving })
+        Ok(Self { engine, address, is_closed, stop, serving, exporter })
     }
 
     /// Where it listens.
@@ -135,6 +148,12 @@ impl Node {
         self.stop.send(()).ok();
         if tokio::time::timeout(CONNECTIONS_END, self.serving).await.is_err() {
             tracing::warn!("some connections did not end in time; closing them");
+        }
+        // A collector that does not answer must not hold up the stop.
+        if let Some(exporter) = self.exporter
+            && tokio::time::timeout(CONNECTIONS_END, exporter.finish()).await.is_err()
+        {
+            tracing::warn!("the last spans could not be sent in time; they are dropped");
         }
         self.engine.store().close().await.context("the store did not close cleanly")?;
         Ok(left)

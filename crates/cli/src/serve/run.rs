@@ -3,6 +3,7 @@
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::HttpLimits;
 use tidewheel_server::push::AddressPolicy;
+use tidewheel_server::traces::ExportConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::admin_key;
@@ -62,6 +63,10 @@ fn who_may_call(is_closed: bool, key_file: Option<&str>) -> String {
 fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
     // Without keys the server is open to this machine only, and so may reach this machine: the node adds that.
     let targets = config.allow_targets.into_iter().fold(AddressPolicy::public_only(), AddressPolicy::allow);
+    let (headers, service_name) = (config.otlp_headers, config.otlp_service_name);
+    let sample_ratio = config.otlp_sample_ratio;
+    let traces =
+        config.otlp_endpoint.map(|endpoint| ExportConfig { endpoint, headers, service_name, sample_ratio });
     NodeConfig {
         data: config.data,
         store: config.store,
@@ -86,5 +91,6 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
         admin_key,
         audit: config.audit,
         deliverer: None,
+        traces,
     }
 }

@@ -185,6 +185,9 @@ fn facts(context: &Context) -> Vec<(&'static str, String)> {
         ("TIDEWHEEL_QUEUE", job.queue.clone()),
         ("TIDEWHEEL_TENANT", job.tenant.clone()),
         ("TIDEWHEEL_SCHEDULE_ID", job.schedule_id.clone()),
+        // Under these names many programs look for the trace they belong to.
+        ("TRACEPARENT", job.traceparent.clone()),
+        ("TRACESTATE", job.tracestate.clone()),
     ]
 }
 

@@ -26,6 +26,7 @@ use crate::names::Tenant;
 use crate::place::Position;
 use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// One logical execution at one time.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +64,8 @@ pub struct Spec {
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// The schedule it came from.
     pub occurrence: Option<Occurrence>,
+    /// The trace it was submitted in.
+    pub trace: Option<Box<TraceContext>>,
     /// When it was taken in.
     pub created_at: Timestamp,
 }
@@ -389,6 +392,7 @@ impl Job {
         const FIXED: usize = 512;
         FIXED
             + self.spec.payload.len()
+            + self.spec.trace.as_ref().map_or(0, |trace| size_of::<TraceContext>() + trace.state().len())
             + self.status.attempts.iter().map(|a| a.detail.len() + 96).sum::<usize>()
     }
 }

@@ -124,6 +124,7 @@ fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Jo
             fire_at: made.fire_at,
             catch_up: made.catch_up,
         }),
+        trace: None,
         created_at: now,
     };
     let tail = tail(schedule.id, made.fire_at, made.purpose);

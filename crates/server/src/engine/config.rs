@@ -5,6 +5,8 @@ use tidewheel_core::limits::{
     WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
+use crate::traces::Traces;
+
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -55,6 +57,8 @@ pub struct Config {
     pub worker_resume_ms: i64,
     /// How long a job may lie unstarted at one worker while another is idle.
     pub worker_take_back_ms: i64,
+    /// Who is told what jobs go through.
+    pub traces: Traces,
 }
 
 impl Default for Config {
@@ -83,6 +87,7 @@ impl Default for Config {
             worker_dead_ms: WORKER_DEAD_MS,
             worker_resume_ms: WORKER_RESUME_MS,
             worker_take_back_ms: WORKER_TAKE_BACK_MS,
+            traces: Traces::default(),
         }
     }
 }

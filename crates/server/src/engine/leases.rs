@@ -12,6 +12,7 @@ use tidewheel_core::job::{Command, Job, Token};
 use tidewheel_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::TraceId;
 
 #[derive(Debug, Clone)]
 struct Lease {
@@ -19,6 +20,7 @@ struct Lease {
     token: Token,
     ends_ms: i64,
     lease_until: Timestamp,
+    trace_id: Option<TraceId>,
     /// Its length was read off the wall clock.
     is_estimate: bool,
 }
@@ -65,6 +67,8 @@ pub(super) struct Over {
     pub(super) token: Token,
     /// What the store holds the lease to end at, by the wall clock of the time it was given.
     pub(super) lease_until: Timestamp,
+    /// The trace the job was submitted in.
+    pub(super) trace_id: Option<TraceId>,
 }
 
 /// Outdated ends that are not worth clearing away.
@@ -119,6 +123,7 @@ impl Leases {
             token: job.status.token,
             ends_ms,
             lease_until: running.lease_until,
+            trace_id: job.spec.trace.as_ref().map(|trace| trace.trace_id),
             is_estimate,
         };
         self.leases.insert(job.id, lease);
@@ -159,6 +164,7 @@ impl Leases {
                     id,
                     token: lease.token,
                     lease_until: lease.lease_until,
+                    trace_id: lease.trace_id,
                 });
             }
         }

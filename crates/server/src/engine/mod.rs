@@ -13,6 +13,7 @@
 mod claims;
 mod config;
 mod deliver;
+mod endings;
 mod governor;
 mod handed;
 mod leases;
@@ -55,6 +56,8 @@ pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, Wo
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::random::Random;
+use crate::traces::Traces;
+use endings::Ends;
 use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
@@ -83,6 +86,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: Arc<Metrics>,
+    traces: Traces,
     /// The rules of time zones: those the store goes by.
     zones: Zones,
     started_at: Timestamp,
@@ -209,6 +213,7 @@ impl Engine {
             clock: parts.clock,
             random: parts.random,
             metrics: parts.metrics,
+            traces: config.traces.clone(),
             zones: parts.zones,
             lag_ms: AtomicI64::new(0),
             messages,
@@ -257,6 +262,12 @@ impl Engine {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Who is told what jobs go through.
+    #[must_use]
+    pub fn traces(&self) -> &Traces {
+        &self.shared.traces
     }
 
     /// The rules of time zones.
@@ -309,6 +320,7 @@ impl Engine {
             .map(|(index, submission)| (index, Arc::new(submission.job.clone())))
             .collect();
         let count = jobs.len();
+        let spans = shared.traces.submitting(&jobs);
         let answers = shared.store.submit(shared.clock.now(), jobs, on_conflict).await;
         let answers = answers.inspect_err(|error| self.may_have_missed(error))?;
         if shared.opened_ms.load(Ordering::SeqCst) > opened {
@@ -321,6 +333,8 @@ impl Engine {
         if !kept_none {
             let new = answers.iter().filter(|answer| **answer == Submitted::New).count();
             shared.metrics.submitted(new, count - new);
+            let spans = spans.into_iter().filter(|(index, _)| stored(*index)).map(|(_, span)| span);
+            shared.traces.submitted(spans, shared.clock.now());
             self.hint(near.into_iter().filter(|(index, _)| stored(*index)).map(|(_, job)| job).collect());
         }
         Ok(answers)
@@ -364,20 +378,20 @@ impl Engine {
     /// When the store fails; repeating the same orders is safe.
     pub async fn command(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
-        let ends = orders.iter().any(|order| matches!(order.command, Command::Cancel));
+        let is_cancel = orders.iter().any(|order| matches!(order.command, Command::Cancel));
         let about: Vec<_> =
-            orders.iter().map(|order| (is_report(&order.command), Renewal::of(&order.command))).collect();
+            orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| self.may_have_missed(error))?;
         let (mut changed, mut renewed) = (Vec::new(), Vec::new());
-        for (result, (is_report, renewal)) in results.iter().zip(about) {
+        for (result, (ends, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {
                 if let Some(by) = renewal {
                     renewed.push((applied.job.clone(), by));
                     continue;
                 }
-                if is_report && applied.changed {
-                    shared.metrics.attempt_ended(&applied.job);
+                if ends.attempt_of(applied) {
+                    shared.attempt_ended(&applied.job);
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(Arc::clone(&applied.job));
@@ -391,7 +405,7 @@ impl Engine {
             let (done, seen) = oneshot::channel();
             shared.tell(Message::Changed { jobs: changed, done });
             // An acknowledged cancel means no later start, so the scheduler must have heard of it.
-            if ends {
+            if is_cancel {
                 drop(seen.await);
             }
         }
@@ -468,14 +482,6 @@ impl Engine {
             drop(left.await);
         }
     }
-}
-
-/// Whether a command says how an attempt ended.
-const fn is_report(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Succeed { .. } | Command::Fail { .. } | Command::Snooze { .. } | Command::Abandon { .. }
-    )
 }
 
 /// Whether a job waits for its time.

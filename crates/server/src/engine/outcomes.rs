@@ -87,13 +87,13 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>) {
 
 fn ended(shared: &Shared, applied: Applied) -> Arc<Job> {
     if applied.changed {
-        shared.metrics.attempt_ended(&applied.job);
+        shared.attempt_ended(&applied.job);
     }
     applied.job
 }
 
 fn log_refusal(order: &Order, refusal: Refusal) {
-    tracing::debug!(job = %order.id, %refusal, "a report was refused");
+    tracing::debug!(job_id = %order.id, %refusal, "a report was refused");
 }
 
 const fn token_of(command: &Command) -> Option<Token> {

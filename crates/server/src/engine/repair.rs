@@ -148,6 +148,7 @@ mod tests {
             idempotency_key: None,
             labels: Vec::new(),
             occurrence: None,
+            trace: None,
             created_at: Timestamp::MIN,
         };
         let mut job = Job::new(Tenant::default(), spec, Timestamp::MIN, 7);

@@ -20,6 +20,8 @@ use crate::access::{ORIGIN_METADATA, Peer};
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 5] =
     ["tidewheel-tenant", "idempotency-key", "authorization", "x-request-id", ORIGIN_METADATA];
+/// The same, but they may be there more than once, which is for their reader to judge.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// The HTTP API.
 #[derive(Clone)]
@@ -42,6 +44,11 @@ impl Call {
         for name in PASSED_ON {
             if let Some(value) = metadata.as_ref().get(name) {
                 headers.insert(HeaderName::from_static(name), value.clone());
+            }
+        }
+        for name in TRACE {
+            for value in metadata.as_ref().get_all(name) {
+                headers.append(HeaderName::from_static(name), value.clone());
             }
         }
         Self { method, path: path.to_owned(), query: String::new(), headers, body: Vec::new() }

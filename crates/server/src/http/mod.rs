@@ -11,6 +11,7 @@
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
+//! | `trace` | the trace a request comes from |
 //! | `problem` | every error, in one envelope |
 //! | `answer` | every other answer |
 //! | `walk` | going through a tenant's jobs, page by page |
@@ -51,6 +52,7 @@ mod schedules;
 mod serve;
 mod session;
 mod tenants;
+mod trace;
 mod walk;
 mod webhook_secrets;
 mod workers;

@@ -64,7 +64,7 @@ pub(super) async fn take(
     out.object(|out| {
         out.key("jobs").array(|out| {
             for job in &jobs {
-                write::taken_job(out, job);
+                write::taken_job(out, job, app.engine.traces().handed_on(job).as_ref());
             }
         });
     });

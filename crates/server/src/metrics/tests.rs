@@ -117,3 +117,20 @@ fn requests_are_told_apart_by_what_they_are_for() {
         assert_eq!(Call::of(&method, pattern), call, "{method} {pattern}");
     }
 }
+
+#[test]
+fn every_histogram_tells_a_millisecond_from_five_minutes() {
+    let text = full().render();
+    let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" histogram"));
+    let mut count = 0;
+    for name in names {
+        for bound in ["0.001", "300.0"] {
+            let is_bucket = |line: &str| {
+                line.starts_with(&format!("{name}_bucket{{")) && line.contains(&format!("le=\"{bound}\""))
+            };
+            assert!(text.lines().any(is_bucket), "{name} has no bucket {bound}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 4, "{text}");
+}

@@ -17,6 +17,7 @@ use crate::directory::Directory;
 use crate::engine::{Deliver, Report, Reports};
 use crate::metrics::Metrics;
 use crate::random::Random;
+use crate::traces::Traces;
 
 const JOB_ID: HeaderName = HeaderName::from_static("tidewheel-job-id");
 const TYPE: HeaderName = HeaderName::from_static("tidewheel-type");
@@ -26,6 +27,8 @@ const FIRE_AT: HeaderName = HeaderName::from_static("tidewheel-fire-at");
 const RUN_AT: HeaderName = HeaderName::from_static("tidewheel-run-at");
 const CATCH_UP: HeaderName = HeaderName::from_static("tidewheel-catch-up");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static(webhook::ID_HEADER);
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static(webhook::TIMESTAMP_HEADER);
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static(webhook::SIGNATURE_HEADER);
@@ -39,6 +42,7 @@ pub struct PushDeliverer {
     random: Arc<dyn Random>,
     directory: Arc<Directory>,
     metrics: Option<Arc<Metrics>>,
+    traces: Traces,
     /// Requests under way, so that a job called off can be stopped.
     under_way: Arc<Mutex<FxHashMap<JobId, AbortHandle>>>,
 }
@@ -52,13 +56,28 @@ impl PushDeliverer {
         random: Arc<dyn Random>,
         directory: Arc<Directory>,
     ) -> Self {
-        Self { pusher, clock, random, directory, metrics: None, under_way: Arc::default() }
+        Self {
+            pusher,
+            clock,
+            random,
+            directory,
+            metrics: None,
+            traces: Traces::default(),
+            under_way: Arc::default(),
+        }
     }
 
     /// Also notes how long pushes take.
     #[must_use]
     pub fn timed_by(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Also hands traces on of which nobody but the server knows.
+    #[must_use]
+    pub fn traced_by(mut self, traces: Traces) -> Self {
+        self.traces = traces;
         self
     }
 
@@ -98,6 +117,12 @@ impl PushDeliverer {
         request.headers.insert(WEBHOOK_ID, text(&id)?);
         request.headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp_s));
         request.headers.insert(WEBHOOK_SIGNATURE, text(&signature)?);
+        if let Some(trace) = self.traces.handed_on(job) {
+            request.headers.insert(TRACEPARENT, text(&trace.parent())?);
+            if !trace.state().is_empty() {
+                request.headers.insert(TRACESTATE, text(trace.state())?);
+            }
+        }
         Ok(request)
     }
 

@@ -15,12 +15,17 @@ fn spec(payload: &[u8]) -> Spec {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: Timestamp::from_ms(1_796_118_890_000),
     }
 }
 
 fn job(spec: Spec) -> Job {
     Job::new(Tenant::default(), spec, Timestamp::from_ms(1_796_118_896_000), 7)
+}
+
+fn traced() -> TraceContext {
+    TraceContext::read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=1").unwrap()
 }
 
 fn unusual() -> Spec {
@@ -47,6 +52,7 @@ fn unusual() -> Spec {
             fire_at: Timestamp::from_ms(1_796_118_000_000),
             catch_up: true,
         }),
+        trace: Some(Box::new(traced())),
         ..spec(b"{}")
     }
 }
@@ -80,6 +86,23 @@ fn the_bytes_of_version_1_never_change() {
         "01020a73656e645f656d61696c0764656661756c74df5d027b7d0288180101008180c0010001018180c00103772d31d00f500101\
          f403026e6f00"
     );
+}
+
+/// What a trace adds, between the parts that were there before.
+#[test]
+fn a_trace_is_a_part_of_its_own() {
+    let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let job = job(Spec { trace: Some(Box::new(traced())), ..spec(b"{}") });
+    survives(&job);
+    survives(&failed(&job));
+    assert_eq!(
+        hex(encode(&job)),
+        "01080a73656e645f656d61696c0764656661756c74df5d027b7d\
+         b68eb9f0d0d3a4e7a3cdb69afbaecd97f99701b785a4dda0f599780103613d31"
+    );
+    let mut untraced = job.clone();
+    Arc::make_mut(&mut untraced.spec).trace = None;
+    assert_eq!(decode(&job.tenant, job.id, &encode(&untraced)).as_ref(), Ok(&untraced));
 }
 
 #[test]

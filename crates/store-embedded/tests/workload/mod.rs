@@ -68,6 +68,7 @@ pub(crate) fn submission(dice: &mut Dice) -> Submission {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at: Timestamp::from_ms(START_MS),
     };
     let tail = u128::from(dice.roll());

@@ -1,5 +1,6 @@
 //! What is kept as bytes: the parts of jobs, schedules and ledgers that no statement looks into. Each is a version
-//! byte, then postcard, in the order of the fields.
+//! byte, then postcard, in the order of the fields. A job that was submitted in a trace has that before the rest, under a
+//! version of its own; all others are as they were before there were traces.
 
 pub(crate) mod definition;
 pub(crate) mod entry;
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use tidewheel_store::Error;
 
 const VERSION: u8 = 1;
+/// A record of the first version, with a part before it.
+const VERSION_MORE: u8 = 2;
 
 /// Why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +44,26 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &'static str
         [VERSION, rest @ ..] => postcard::from_bytes(rest).map_err(|_| Unreadable::Nonsense(what)),
         [version, ..] => Err(Unreadable::Version(*version)),
         [] => Err(Unreadable::Nonsense(what)),
+    }
+}
+
+/// Writes a record that has more to say than those of the first version: that comes before the rest.
+fn encode_more<M: Serialize, T: Serialize>(more: &M, record: &T) -> Vec<u8> {
+    let bytes = postcard::to_extend(more, vec![VERSION_MORE]).unwrap_or_default();
+    postcard::to_extend(record, bytes).unwrap_or_default()
+}
+
+/// Reads a record that may have more to say.
+fn decode_more<'a, M: Deserialize<'a>, T: Deserialize<'a>>(
+    bytes: &'a [u8],
+    what: &'static str,
+) -> Result<(Option<M>, T), Unreadable> {
+    match bytes {
+        [VERSION_MORE, rest @ ..] => {
+            let (more, rest) = postcard::take_from_bytes(rest).map_err(|_| Unreadable::Nonsense(what))?;
+            Ok((Some(more), postcard::from_bytes(rest).map_err(|_| Unreadable::Nonsense(what))?))
+        }
+        _ => decode(bytes, what).map(|record| (None, record)),
     }
 }
 

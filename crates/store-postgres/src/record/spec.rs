@@ -9,6 +9,7 @@ use tidewheel_core::job::{Destination, Occurrence, Priority, Spec, Target};
 use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::TraceContext;
 
 use super::{Unreadable, borrowed, nth, owned};
 
@@ -27,6 +28,15 @@ struct SpecRecord<'a> {
     idempotency_key: Option<&'a str>,
     labels: Vec<(&'a str, &'a str)>,
     occurrence: Option<Origin<'a>>,
+}
+
+/// The trace a job was submitted in.
+#[derive(Serialize, Deserialize)]
+struct TraceRecord<'a> {
+    trace_id: u128,
+    span_id: u64,
+    flags: u8,
+    state: &'a str,
 }
 
 /// Where a job goes.
@@ -59,7 +69,7 @@ struct Origin<'a> {
 }
 
 pub(crate) fn encode(spec: &Spec, base: Timestamp) -> Vec<u8> {
-    super::encode(&SpecRecord {
+    let record = SpecRecord {
         destination: DestinationRecord::of(&spec.destination),
         priority: spec.priority as u8,
         created_at: spec.created_at.since_ms(base),
@@ -73,7 +83,11 @@ pub(crate) fn encode(spec: &Spec, base: Timestamp) -> Vec<u8> {
             fire_at: origin.fire_at.since_ms(base),
             catch_up: origin.catch_up,
         }),
-    })
+    };
+    match &spec.trace {
+        None => super::encode(&record),
+        Some(trace) => super::encode_more(&TraceRecord::of(trace), &record),
+    }
 }
 
 /// The columns of a job's body.
@@ -84,7 +98,7 @@ pub(crate) struct Body<'a> {
 }
 
 pub(crate) fn decode(body: &Body<'_>, base: Timestamp) -> Result<Spec, Unreadable> {
-    let record: SpecRecord<'_> = super::decode(body.spec, "a job")?;
+    let (trace, record): (Option<TraceRecord<'_>>, SpecRecord<'_>) = super::decode_more(body.spec, "a job")?;
     Ok(Spec {
         kind: body.kind.into(),
         payload: Bytes::copy_from_slice(body.payload),
@@ -100,8 +114,25 @@ pub(crate) fn decode(body: &Body<'_>, base: Timestamp) -> Result<Spec, Unreadabl
             fire_at: base.plus_ms(origin.fire_at),
             catch_up: origin.catch_up,
         }),
+        trace: trace.map(TraceRecord::read).transpose()?.map(Box::new),
         created_at: base.plus_ms(record.created_at),
     })
+}
+
+impl<'a> TraceRecord<'a> {
+    fn of(trace: &'a TraceContext) -> Self {
+        Self {
+            trace_id: trace.trace_id.as_u128(),
+            span_id: trace.span_id.as_u64(),
+            flags: trace.flags(),
+            state: trace.state(),
+        }
+    }
+
+    fn read(self) -> Result<TraceContext, Unreadable> {
+        TraceContext::from_parts(self.trace_id, self.span_id, self.flags, self.state)
+            .ok_or(Unreadable::Nonsense("a trace"))
+    }
 }
 
 impl<'a> DestinationRecord<'a> {
@@ -152,5 +183,46 @@ impl RetryRecord {
             multiplier: retry.multiplier,
             max_ms: retry.max_ms,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Timestamp = Timestamp::from_ms(1_796_118_896_000);
+
+    fn spec(trace: Option<TraceContext>) -> Spec {
+        Spec {
+            kind: "t".into(),
+            payload: Bytes::from_static(b"{}"),
+            destination: Destination::Queue("default".into()),
+            priority: Priority::Normal,
+            retry: RetryPolicy::default(),
+            timeout_ms: TIMEOUT_MS_DEFAULT,
+            expires_at: None,
+            idempotency_key: None,
+            labels: Vec::new(),
+            occurrence: None,
+            trace: trace.map(Box::new),
+            created_at: BASE.plus_ms(-6_000),
+        }
+    }
+
+    /// Changing these bytes makes databases that exist unreadable: make a new version instead.
+    #[test]
+    fn the_bytes_of_a_job_never_change_and_a_trace_comes_before_them() {
+        let body = |spec: &[u8]| decode(&Body { kind: "t", spec, payload: b"{}" }, BASE);
+        let first = [1, 0, 7, 100, 101, 102, 97, 117, 108, 116, 2, 0xdf, 0x5d, 0, 0, 0, 0, 0, 0];
+        assert_eq!(encode(&spec(None), BASE), first);
+        assert_eq!(body(&first), Ok(spec(None)));
+        let trace = TraceContext::from_parts(9, 7, 1, "a=1").unwrap();
+        let second = encode(&spec(Some(trace.clone())), BASE);
+        assert_eq!(second[..8], [2, 9, 7, 1, 3, b'a', b'=', b'1']);
+        assert_eq!(second[8..], first[1..]);
+        assert_eq!(body(&second), Ok(spec(Some(trace))));
+        let unsound = [&[2, 0, 7, 1, 0], &first[1..]].concat();
+        assert_eq!(body(&unsound), Err(Unreadable::Nonsense("a trace")));
+        assert_eq!(body(&[3, 0]), Err(Unreadable::Version(3)));
     }
 }

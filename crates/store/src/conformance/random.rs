@@ -16,6 +16,7 @@ use tidewheel_core::place::Bucket;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::{SpanId, TraceContext, TraceId};
 
 use super::dice::Dice;
 use super::trial::{Trial, finding, spec, tenant};
@@ -169,6 +170,7 @@ impl Pair<'_> {
                 fire_at: self.trial.now,
                 catch_up: dice.percent(50),
             }),
+            trace: dice.percent(20).then(|| Box::new(a_trace(dice))),
             ..spec(self.trial.now)
         }
     }
@@ -427,4 +429,11 @@ fn failure(dice: &mut Dice) -> Failure {
         retry_after_ms: dice.percent(20).then(|| dice.between(0, 30 * MINUTE_MS)),
         jitter: u32::try_from(dice.below(1 << 20)).expect("it fits"),
     }
+}
+
+fn a_trace(dice: &mut Dice) -> TraceContext {
+    let span = SpanId::new(dice.between(1, DAY_MS).unsigned_abs());
+    let bare = TraceContext::new(TraceId::new(u128::MAX - u128::from(span.as_u64())), span, dice.percent(50));
+    let state = if dice.percent(50) { "a=1,b=2" } else { "" };
+    TraceContext::read(&bare.parent(), state).unwrap_or(bare)
 }

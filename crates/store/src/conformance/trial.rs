@@ -248,6 +248,7 @@ pub(super) fn spec(created_at: Timestamp) -> Spec {
         idempotency_key: None,
         labels: Vec::new(),
         occurrence: None,
+        trace: None,
         created_at,
     }
 }

@@ -103,6 +103,8 @@ class Client:
         expires_at: Time | None = None,
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> Submitted:
         """Submits one job; see `NewJob` for what the arguments mean.
 
@@ -123,6 +125,8 @@ class Client:
             expires_at=expires_at,
             idempotency_key=idempotency_key,
             labels=labels,
+            traceparent=traceparent,
+            tracestate=tracestate,
         )
         return await self.submit_job(job)
 

@@ -45,6 +45,8 @@ class TakenJob(Wire):
     expires_at: datetime | None = None
     lease_until: datetime | None = None
     schedule_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 if TYPE_CHECKING:
@@ -146,6 +148,16 @@ class Context:
     def labels(self) -> Mapping[str, str]:
         """The job's labels."""
         return self.job.labels
+
+    @property
+    def traceparent(self) -> str | None:
+        """W3C trace context of this attempt, if the job is in a trace: what your own spans go on from."""
+        return self.job.traceparent
+
+    @property
+    def tracestate(self) -> str | None:
+        """What goes with `traceparent`."""
+        return self.job.tracestate
 
     @property
     def timeout(self) -> timedelta:

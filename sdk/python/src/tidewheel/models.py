@@ -87,6 +87,10 @@ class NewJob:
     idempotency_key: str | None = None
     """The same key within 24 h makes one job. One is generated if there is none."""
     labels: Mapping[str, str] | None = None
+    traceparent: str | None = None
+    """W3C trace context it belongs to; handed on to whoever runs it."""
+    tracestate: str | None = None
+    """What goes with it."""
 
     def to_wire(self, idempotency_key: str) -> bytes:
         """The JSON of it, under this key."""
@@ -104,6 +108,8 @@ class NewJob:
             expires_at=wire_time(self.expires_at),
             idempotency_key=idempotency_key,
             labels=None if self.labels is None else dict(self.labels),
+            traceparent=self.traceparent,
+            tracestate=self.tracestate,
         )
         if self.payload is not None:
             head["payload"] = self.payload

@@ -11,6 +11,7 @@ use tidewheel_core::limits::{
 use tidewheel_core::names::{InvalidName, check_idempotency_key, check_queue, check_type};
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::TraceContext;
 
 use super::fault::{At, Code, Faults};
 use super::read::{self, Field};
@@ -60,6 +61,8 @@ pub struct JobRequest {
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// What it did not say.
     pub left_out: LeftOut,
+    /// The trace the caller says it belongs to.
+    pub trace: Option<Box<TraceContext>>,
 }
 
 known_fields!(JobFields {
@@ -77,6 +80,8 @@ known_fields!(JobFields {
     expires_at = "expires_at",
     idempotency_key = "idempotency_key",
     labels = "labels",
+    traceparent = "traceparent",
+    tracestate = "tracestate",
 });
 
 /// Reads jobs. Jobs of one batch mostly share their type, queue and target: what was read for the last one is
@@ -135,6 +140,7 @@ impl<'r, R: TargetRules> JobReader<'r, R> {
         });
         let idempotency_key = fields.idempotency_key.and_then(|field| read_key(&field, at, faults));
         let labels = fields.labels.and_then(|field| read_labels(&field, at, faults)).unwrap_or_default();
+        let trace = read_trace(fields.traceparent, fields.tracestate, at, faults);
         if faults.count() > before {
             return None;
         }
@@ -150,6 +156,7 @@ impl<'r, R: TargetRules> JobReader<'r, R> {
             idempotency_key,
             labels,
             left_out,
+            trace,
         })
     }
 
@@ -350,6 +357,18 @@ pub(crate) fn read_labels(
         }
     }
     Some(labels)
+}
+
+/// Reads a trace context. One that is not well formed is left aside: it must not be a reason to refuse work.
+fn read_trace(
+    parent: Option<Field<'_>>,
+    state: Option<Field<'_>>,
+    at: &At<'_>,
+    faults: &mut Faults,
+) -> Option<Box<TraceContext>> {
+    let state = state.and_then(|field| field.free_text(at, faults));
+    let parent = parent.and_then(|field| field.free_text(at, faults))?;
+    TraceContext::read(&parent, &state.unwrap_or_default()).map(Box::new)
 }
 
 /// Notes a name that is refused.

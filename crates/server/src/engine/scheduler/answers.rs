@@ -203,6 +203,7 @@ impl Scheduler {
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 news.lags.note(pick, now.since_ms(expected_start(pick)));
                 self.leases.hold_new(&job, monotonic_ms);
+                self.shared.traces.started(&job);
                 return Some(job);
             }
             Granted::Running(job) => {
@@ -210,12 +211,11 @@ impl Scheduler {
                 let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
                 self.reports.send(Report { tenant, id, command: Command::Release { token } });
             }
-            Granted::Ended(job) => {
-                self.ready.unclaim(&job.id);
-                self.shared.metrics.attempt_ended(&job);
-            }
+            // Its time was over: no attempt was made, and those before it have been counted.
+            Granted::Ended(job) => self.ready.unclaim(&job.id),
             Granted::Refused(refusal) => {
-                tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");
+                let trace_id = self.shared.traces.trace_id_of(pick).map(tracing::field::display);
+                tracing::debug!(job_id = named(&pick.id), trace_id, %refusal, "a claim was refused");
                 self.ready.unclaim(&pick.id);
                 news.refused += 1;
                 // Refused for good, it would only come back to be refused again.

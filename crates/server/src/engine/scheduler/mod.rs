@@ -378,14 +378,17 @@ impl Scheduler {
         let orders = over
             .into_iter()
             .map(|lease| {
+                let trace_id =
+                    self.shared.traces.trace_id(lease.id, lease.trace_id).map(tracing::field::display);
                 // Where there are other nodes, one of them may have heard of its worker.
                 if self.shared.territory.is_shared() {
                     tracing::debug!(
-                        job = named(&lease.id),
+                        job_id = named(&lease.id),
+                        trace_id,
                         "an attempt's lease ran out, as far as is known here"
                     );
                 } else {
-                    tracing::warn!(job = named(&lease.id), "an attempt's lease ran out");
+                    tracing::warn!(job_id = named(&lease.id), trace_id, "an attempt's lease ran out");
                 }
                 self.deliverer.abort(&lease.id);
                 let jitter = self.shared.random.jitter();
@@ -446,7 +449,9 @@ async fn take_over(shared: &Shared) -> Result<Leases, Error> {
             "attempts were under way when the server stopped; trying them again"
         );
         shared.metrics.recovered(lost.len());
-        shared.store.apply(now, None, lost).await?;
+        for applied in shared.store.apply(now, None, lost).await?.into_iter().flatten() {
+            shared.traces.attempt_ended(&applied.job);
+        }
     }
     Ok(leases)
 }

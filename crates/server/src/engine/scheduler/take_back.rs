@@ -32,7 +32,7 @@ impl Scheduler {
                     break;
                 }
                 room -= 1;
-                tracing::trace!(job = %job.id, idle, "asked back for an idle worker");
+                tracing::trace!(job_id = %job.id, idle, "asked back for an idle worker");
                 asked.entry(job.session).or_default().push((job.id, job.token));
             }
             for (session, jobs) in asked {

@@ -13,9 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Hold, Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView,
 };
+use crate::engine::endings::Ends;
 use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
-use crate::engine::{Engine, Shared, is_report};
+use crate::engine::{Engine, Shared};
 
 /// What a worker's stream calls. Cheap to clone.
 #[derive(Clone)]
@@ -103,7 +104,7 @@ impl WorkerLink {
     pub async fn report(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
         let about: Vec<_> =
-            orders.iter().map(|order| (is_report(&order.command), Renewal::of(&order.command))).collect();
+            orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| {
             if error.is_retryable() {
@@ -111,10 +112,10 @@ impl WorkerLink {
             }
         })?;
         let mut jobs = Vec::with_capacity(results.len());
-        for (result, (is_report, renewal)) in results.iter().zip(about) {
+        for (result, (ends, renewal)) in results.iter().zip(about) {
             let Ok(applied) = result else { continue };
-            if is_report && applied.changed {
-                shared.metrics.attempt_ended(&applied.job);
+            if ends.attempt_of(applied) {
+                shared.attempt_ended(&applied.job);
             }
             jobs.push((Arc::clone(&applied.job), renewal));
         }

@@ -45,8 +45,9 @@ impl Worker for WorkerService {
         let (opening, opened) = oneshot::channel();
         let (answers, answered) = mpsc::unbounded_channel();
         // Apart, because some clients send nothing before they have seen the head of the answer.
+        let traces = self.engine.traces().clone();
         tokio::spawn(converse(self.engine.clone(), caller, inbound, opening, answers));
-        Ok(Response::new(Outgoing::new(opened, answered)))
+        Ok(Response::new(Outgoing::new(opened, answered, traces)))
     }
 }
 

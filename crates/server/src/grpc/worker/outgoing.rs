@@ -15,6 +15,7 @@ use tonic::Status;
 use super::write;
 use crate::engine::{Push, Pushes, Welcome};
 use crate::grpc::status::status;
+use crate::traces::Traces;
 
 /// How long a worker may take to subscribe.
 pub(super) const FIRST_MESSAGE_WITHIN: Duration = Duration::from_secs(15);
@@ -37,14 +38,16 @@ pub(crate) struct Outgoing {
     pushes: Option<Pushes>,
     answers: mpsc::UnboundedReceiver<Answer>,
     ended: bool,
+    traces: Traces,
 }
 
 impl Outgoing {
     pub(super) fn new(
         opening: oneshot::Receiver<Result<Opening, Status>>,
         answers: mpsc::UnboundedReceiver<Answer>,
+        traces: Traces,
     ) -> Self {
-        Self { opening: Some(opening), pushes: None, answers, ended: false }
+        Self { opening: Some(opening), pushes: None, answers, ended: false, traces }
     }
 
     fn poll_opening(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ServerMessage, Status>>> {
@@ -71,7 +74,7 @@ impl Outgoing {
 
     fn told(&mut self, push: Push) -> Poll<Option<Result<ServerMessage, Status>>> {
         match push {
-            Push::Jobs(jobs) => message(write::jobs(&jobs)),
+            Push::Jobs(jobs) => message(write::jobs(&jobs, &self.traces)),
             Push::Stop(stop) => message(write::stop(stop)),
             Push::TakeBack(jobs) => message(write::take_back(&jobs)),
             Push::GoAway => {

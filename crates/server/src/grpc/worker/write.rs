@@ -14,6 +14,7 @@ use tidewheel_store::Applied;
 use crate::engine::{Stop, Welcome};
 use crate::grpc::instant::{duration, instant};
 use crate::http::{Problem, worker_id};
+use crate::traces::Traces;
 
 /// What became of what a worker said of one attempt.
 pub(super) type Verdict = Result<Applied, Problem>;
@@ -35,11 +36,12 @@ pub(super) fn welcome(welcome: &Welcome) -> Message {
     })
 }
 
-pub(super) fn jobs(jobs: &[Arc<Job>]) -> Message {
-    Message::Jobs(JobBatch { jobs: jobs.iter().map(|job| leased(job)).collect() })
+pub(super) fn jobs(jobs: &[Arc<Job>], traces: &Traces) -> Message {
+    Message::Jobs(JobBatch { jobs: jobs.iter().map(|job| leased(job, traces)).collect() })
 }
 
-fn leased(job: &Job) -> LeasedJob {
+fn leased(job: &Job, traces: &Traces) -> LeasedJob {
+    let trace = traces.handed_on(job);
     let (spec, status, occurrence) = (&*job.spec, &job.status, job.spec.occurrence.as_ref());
     let queue = match &spec.destination {
         Destination::Queue(queue) => queue.to_string(),
@@ -63,6 +65,8 @@ fn leased(job: &Job) -> LeasedJob {
         priority: spec.priority.as_str().to_owned(),
         schedule_id: occurrence.map(|occurrence| occurrence.schedule_id.to_string()).unwrap_or_default(),
         max_attempts: spec.retry.max_attempts,
+        tracestate: trace.as_ref().map(|trace| trace.state().to_owned()).unwrap_or_default(),
+        traceparent: trace.map(|trace| trace.parent()).unwrap_or_default(),
     }
 }
 

@@ -15,6 +15,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::limits::BATCH_COUNT_MAX;
 use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
+use tidewheel_core::trace::TraceContext;
 use tidewheel_store::{OnConflict, Submission, Submitted};
 
 use super::submit::{check, settings, submission};
@@ -28,6 +29,7 @@ use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::trace::header_trace;
 
 /// Faults told of one item when items are answered for one by one.
 const ITEM_FAULTS_MAX: usize = 5;
@@ -46,11 +48,13 @@ pub(crate) async fn many(
     let query = Query::read(text.as_deref().unwrap_or_default(), query::BATCH, &mut faults);
     refuse_faults(faults)?;
     let key = header_key(request.headers())?;
+    let trace = header_trace(request.headers());
     let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
     let mut splitter =
         if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
     let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
     let mut batch = Batch::new(&app, &caller, key, query.partial);
+    batch.trace = trace;
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
             intake.discard().await;
@@ -84,6 +88,8 @@ struct Batch<'a> {
     reader: JobReader<'a, Targets>,
     now: Timestamp,
     key: Option<Arc<str>>,
+    /// Of the request; an item may have its own.
+    trace: Option<Box<TraceContext>>,
     partial: bool,
     submissions: Vec<Submission>,
     /// What is wrong with the whole.
@@ -106,6 +112,7 @@ impl<'a> Batch<'a> {
             reader,
             now,
             key,
+            trace: None,
             partial,
             submissions,
             faults: Faults::default(),
@@ -135,6 +142,7 @@ impl<'a> Batch<'a> {
             return;
         };
         let Some(mut request) = self.reader.read(text, at, faults) else { return };
+        request.trace = request.trace.or_else(|| self.trace.clone());
         let before = faults.count();
         check(&self.settings, &self.registered, self.caller, &mut request, at, faults);
         if faults.count() > before {

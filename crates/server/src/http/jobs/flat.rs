@@ -23,6 +23,7 @@ use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::schedules::check::Checker;
 use crate::http::schedules::create::{creation_claim, make};
+use crate::http::trace::header_trace;
 
 /// Takes a job or a schedule in.
 pub(super) async fn submit(
@@ -58,6 +59,7 @@ pub(super) async fn submit(
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
         Flat::Once(mut request) => {
+            request.trace = header_trace(headers);
             let registered = Registered::of(app, &caller);
             check(&settings(app, &caller), &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;

@@ -30,6 +30,7 @@ use crate::http::idempotency::{choose_key, fingerprint, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::retention::Retention;
+use crate::http::trace::header_trace;
 
 /// `POST /v1/jobs`
 pub(crate) async fn one(
@@ -53,8 +54,9 @@ pub(crate) async fn one(
         check(&settings(&app, &caller), &registered, &caller, request, &At::ROOT, &mut faults);
     }
     refuse_faults(faults)?;
-    let request =
+    let mut request =
         request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
+    request.trace = request.trace.or_else(|| header_trace(&headers));
 
     let _admitted = admit(&app, &caller.tenant, 1).await?;
     let submission = submission(&app, &caller.tenant, request, key.clone(), now);
@@ -121,6 +123,7 @@ pub(super) fn submission(
         idempotency_key: key,
         labels: request.labels,
         occurrence: None,
+        trace: request.trace,
         created_at: now,
     };
     Submission {

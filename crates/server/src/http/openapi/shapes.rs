@@ -7,7 +7,8 @@ use tidewheel_api::wire::worker_request::{TAKE_COUNT_DEFAULT, TAKE_COUNT_MAX};
 use tidewheel_core::job::{Ending, Priority};
 use tidewheel_core::limits::{
     ATTEMPTS_COUNT_DEFAULT, ATTEMPTS_COUNT_MAX, BATCH_COUNT_MAX, BULK_IDS_COUNT_MAX,
-    IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TRACE_STATE_BYTES_MAX, TYPE_BYTES_MAX,
+    URL_BYTES_MAX,
 };
 
 use super::{
@@ -56,6 +57,15 @@ pub(super) fn keyed(required: &[&str], mut properties: Value) -> Value {
         properties.insert("idempotency_key".to_owned(), reference("CallKey"));
     }
     closed(required, properties)
+}
+
+/// An object with at least these fields, all of which are there but the named.
+fn open_but(properties: Value, optional: &[&str]) -> Value {
+    let mut shape = open(properties);
+    if let Some(required) = shape.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name.as_str().is_none_or(|name| !optional.contains(&name)));
+    }
+    shape
 }
 
 /// An object with at least these fields, all of which are there.
@@ -108,6 +118,8 @@ fn new_job() -> Value {
             "expires_at": described("Time", "When it is no longer worth starting."),
             "idempotency_key": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX},
             "labels": reference("Labels"),
+            "traceparent": {"type": "string", "description": "W3C trace context of the submission, instead of the request's header of the same name. What is not well formed is left aside."},
+            "tracestate": {"type": "string", "description": format!("What goes with it; at most {TRACE_STATE_BYTES_MAX} bytes are kept.")},
         })),
         "Target": closed(&["url"], json!({
             "url": {"type": "string", "format": "uri", "maxLength": URL_BYTES_MAX},
@@ -159,11 +171,15 @@ fn job() -> Value {
         "catch_up": {"type": "boolean"},
         "reason": {"type": ["string", "null"], "description": "Why it ended as it did, where the last error does not say it."},
     }));
-    // There is one of queue and target, and a payload only where it is asked for.
+    // There is one of queue and target, a payload only where it is asked for, and not every job is in a trace.
     for (name, shape) in [
         ("queue", json!({"type": "string"})),
         ("target", reference("Target")),
         ("payload", json!({"description": "As it was sent. Left out of lists and of answers to changes."})),
+        (
+            "trace_id",
+            json!({"type": "string", "description": "The trace it was submitted in, if it was in one."}),
+        ),
     ] {
         if let Some(properties) = job.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert(name.to_owned(), shape);
@@ -301,7 +317,7 @@ fn workers() -> Value {
             "lease": described("Duration", "How long the jobs are safe from others; 30 s by default, from 1 s to a day."),
         })),
         "TakenJobs": open(json!({"jobs": {"type": "array", "items": reference("TakenJob")}})),
-        "TakenJob": open(json!({
+        "TakenJob": open_but(json!({
             "id": reference("JobId"),
             "tenant": {"type": "string"},
             "type": {"type": "string"},
@@ -321,7 +337,9 @@ fn workers() -> Value {
             "schedule_id": {"type": ["string", "null"]},
             "fire_at": reference("Time"),
             "catch_up": {"type": "boolean"},
-        })),
+            "traceparent": {"type": "string", "description": "W3C trace context of this attempt; left out of a job that is in no trace."},
+            "tracestate": {"type": "string", "description": "What goes with it; may be empty."},
+        }), &["traceparent", "tracestate"]),
         "WorkerPage": open(json!({
             "items": {"type": "array", "items": reference("Worker")},
             "next_cursor": {"type": ["string", "null"]},

@@ -1,0 +1,183 @@
+"""A real Prometheus scrapes real servers that are in trouble: a machine that stalls, a disk that fills, a node that dies, a
+database that is gone. Each alert on it must fire.
+
+Run by scripts/test-alerts, after live_test.py. The full disk is a tmpfs in a namespace of its own, which not every system
+lets one make; the cluster needs the database that scripts/with-postgres starts. What cannot be tried is said.
+
+Usage: live_trouble_test.py TIDEWHEEL PROMETHEUS
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+
+from live_test import PATIENCE_S, Prometheus, Server, free_port, wait_for
+
+# Longer than the alert on submissions bears with.
+STALL_S = 1.5
+# Enough for a few syncs, and to be scraped.
+BETWEEN_STALLS_S = 0.2
+SUBMITTERS_COUNT = 4
+DISK_MIB = 320
+# What is put on the disk at a time, and how often: it ends over 60 % full, and not so full that nothing is accepted.
+BALLAST_MIB = 40
+BALLAST_COUNT = 6
+
+
+@contextlib.contextmanager
+def scraped(tidewheel, prometheus_program, wrapped=()):
+    """One server, and a Prometheus that scrapes it."""
+    with tempfile.TemporaryDirectory(prefix="tidewheel-trouble-") as name, contextlib.ExitStack() as ends:
+        folder = Path(name)
+        (folder / "data").mkdir()
+        server = Server(tidewheel, folder, wrapped=[part.replace("DATA", str(folder / "data")) for part in wrapped])
+        ends.callback(lambda: server.stop(signal.SIGKILL))
+        server.start()
+        prometheus = Prometheus(prometheus_program, folder, f"127.0.0.1:{server.port}")
+        ends.callback(prometheus.stop)
+        wait_for("a few scrapes", lambda: (prometheus.value("count_over_time(up[5m])") or 0) >= 4)
+        yield server, prometheus
+
+
+def provoke_stalls(server, prometheus):
+    """The whole process stands still again and again, as on a machine that swaps or a disk that hangs."""
+    over = threading.Event()
+
+    def submit():
+        while not over.is_set():
+            with contextlib.suppress(OSError):
+                server.call("POST", "/v1/jobs", {"type": "t", "queue": "q", "delay": "1h"})
+
+    submitters = [threading.Thread(target=submit, daemon=True) for _ in range(SUBMITTERS_COUNT)]
+    for submitter in submitters:
+        submitter.start()
+    wanted = {"TidewheelStoreSyncSlow", "TidewheelSubmitSlow"}
+    seen = set()
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while not wanted <= seen:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"of {wanted} there fired {seen}")
+            server.process.send_signal(signal.SIGSTOP)
+            time.sleep(STALL_S)
+            server.process.send_signal(signal.SIGCONT)
+            time.sleep(BETWEEN_STALLS_S)
+            seen |= prometheus.firing() & wanted
+    finally:
+        over.set()
+        server.process.send_signal(signal.SIGCONT)
+    for name in sorted(wanted):
+        print(f"fired: {name}")
+
+
+def provoke_a_filling_disk(server, prometheus):
+    prometheus.must_fire("TidewheelDiskNearlyFull")
+    # Where the server sees its disk, which nobody else does.
+    folder = Path(f"/proc/{server.process.pid}/root{server.folder}/data")
+    for part in range(BALLAST_COUNT):
+        before = prometheus.value("tidewheel_disk_free_bytes")
+        (folder / f"ballast{part}").write_bytes(bytes(BALLAST_MIB << 20))
+        wait_for("less room", lambda: (prometheus.value("tidewheel_disk_free_bytes") or before) < before)
+    prometheus.must_fire("TidewheelDiskFilling")
+
+
+class Wire:
+    """What stands between the servers and their database, and can be cut."""
+
+    def __init__(self, url):
+        parts = urllib.parse.urlsplit(url)
+        self.database = (parts.hostname, parts.port)
+        self.listener = socket.create_server(("127.0.0.1", free_port()))
+        port = self.listener.getsockname()[1]
+        self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
+        self.ends, self.is_cut = [], False
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            near, _ = self.listener.accept()
+            if self.is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(self.database)
+            self.ends += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+
+    def carry(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        self.hang_up(one)
+        self.hang_up(other)
+
+    def hang_up(self, end):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        self.is_cut = True
+        for end in self.ends:
+            self.hang_up(end)
+
+
+def provoke_trouble_in_a_cluster(tidewheel, prometheus_program, database):
+    wire = Wire(database)
+    with tempfile.TemporaryDirectory(prefix="tidewheel-trouble-") as name, contextlib.ExitStack() as ends:
+        folder = Path(name)
+        nodes = []
+        for number in range(2):
+            (folder / str(number)).mkdir()
+            node = Server(tidewheel, folder / str(number), flags=["--store", wire.url])
+            ends.callback(lambda node=node: node.stop(signal.SIGKILL))
+            node.start()
+            nodes.append(node)
+        prometheus = Prometheus(prometheus_program, folder, *(f"127.0.0.1:{node.port}" for node in nodes))
+        ends.callback(prometheus.stop)
+        wait_for("both to have shards", lambda: prometheus.value("count(tidewheel_shards_owned > 0)") == 2)
+        is_whole = "sum(tidewheel_shards_owned) == bool max(tidewheel_shards)"
+        wait_for("every shard to have an owner", lambda: prometheus.value(is_whole) == 1)
+        nodes[1].stop(signal.SIGKILL)
+        prometheus.must_fire("TidewheelShardsWithoutOwner")
+        # The other takes over by itself.
+        wait_for("every shard to have an owner again", lambda: prometheus.value(is_whole) == 1)
+        wire.cut()
+        prometheus.must_fire("TidewheelStoreReadOnly")
+
+
+def can_make_disks(wrapped):
+    """Whether this system lets one mount in a namespace of one's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [part.replace("DATA", folder) for part in wrapped]
+        return subprocess.run([*command, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def main():
+    tidewheel, prometheus_program = (os.path.abspath(path) for path in sys.argv[1:3])
+    with scraped(tidewheel, prometheus_program) as (server, prometheus):
+        provoke_stalls(server, prometheus)
+    mount = f'mount -t tmpfs -o size={DISK_MIB}m tmpfs "$0" && exec "$@"'
+    wrapped = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "DATA"]
+    if can_make_disks(wrapped):
+        with scraped(tidewheel, prometheus_program, wrapped) as (server, prometheus):
+            provoke_a_filling_disk(server, prometheus)
+    else:
+        print("left out, as nothing can be mounted here: TidewheelDiskNearlyFull, TidewheelDiskFilling")
+    if database := os.environ.get("TIDEWHEEL_TEST_POSTGRES"):
+        provoke_trouble_in_a_cluster(tidewheel, prometheus_program, database)
+    else:
+        print("left out, as there is no database: TidewheelShardsWithoutOwner, TidewheelStoreReadOnly")
+
+
+if __name__ == "__main__":
+    # Ended from outside, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    main()
