@@ -11,9 +11,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidewheel_core::breaker::BreakerConfig;
 use tidewheel_core::limits::{
     HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
+use tidewheel_server::engine::HostRates;
 use tidewheel_server::push::Cidr;
 
 use crate::serve::ServeArgs;
@@ -53,6 +55,10 @@ pub(crate) struct ServeConfig {
     pub(crate) push_concurrency: usize,
     /// Pushes under way at a time to one host.
     pub(crate) push_per_host: usize,
+    /// Pushes begun per second to one host.
+    pub(crate) host_rates: HostRates,
+    /// When a tenant's jobs wait for a host that fails.
+    pub(crate) breaker: BreakerConfig,
     /// How long finished jobs are kept.
     pub(crate) history_ms: i64,
     /// Jobs started per second of those missed, backfilled or replayed.
@@ -81,6 +87,8 @@ impl Default for ServeConfig {
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
+            host_rates: HostRates::default(),
+            breaker: BreakerConfig::default(),
             history_ms: HISTORY_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
             tenant_catch_up_jobs_per_s: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
@@ -112,6 +120,10 @@ pub(crate) enum Key {
     AllowTarget,
     PushConcurrency,
     PushPerHost,
+    HostRate,
+    BreakerFailures,
+    BreakerCooldown,
+    BreakerCooldownMax,
     History,
     CatchUpRate,
     TenantCatchUpRate,
@@ -123,7 +135,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 19] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -131,6 +143,10 @@ impl Key {
         Self::AllowTarget,
         Self::PushConcurrency,
         Self::PushPerHost,
+        Self::HostRate,
+        Self::BreakerFailures,
+        Self::BreakerCooldown,
+        Self::BreakerCooldownMax,
         Self::History,
         Self::CatchUpRate,
         Self::TenantCatchUpRate,
@@ -151,6 +167,10 @@ impl Key {
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
+            Self::HostRate => "host_rate",
+            Self::BreakerFailures => "breaker_failures",
+            Self::BreakerCooldown => "breaker_cooldown",
+            Self::BreakerCooldownMax => "breaker_cooldown_max",
             Self::History => "history",
             Self::CatchUpRate => "catch_up_rate",
             Self::TenantCatchUpRate => "tenant_catch_up_rate",
@@ -160,6 +180,11 @@ impl Key {
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",
         }
+    }
+
+    /// Whether it may have several values.
+    fn is_list(self) -> bool {
+        matches!(self, Self::AllowTarget | Self::HostRate)
     }
 
     fn as_flag(self) -> String {
@@ -196,7 +221,7 @@ fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
     // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
     let value = |key: Key| {
         let text = env(&key.as_env())?;
-        let list = key == Key::AllowTarget;
+        let list = key.is_list();
         Some((
             key,
             if list { text.split(',').map(|part| part.trim().to_owned()).collect() } else { vec![text] },
@@ -236,7 +261,7 @@ fn file_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
 }
 
 fn expected(key: Key) -> &'static str {
-    if key == Key::AllowTarget { "an array of texts" } else { "a text or a number" }
+    if key.is_list() { "an array of texts" } else { "a text or a number" }
 }
 
 fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
@@ -244,7 +269,7 @@ fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
         toml::Value::String(text) => Some(vec![text]),
         toml::Value::Integer(number) => Some(vec![number.to_string()]),
         toml::Value::Float(number) => Some(vec![number.to_string()]),
-        toml::Value::Array(items) if key == Key::AllowTarget => {
+        toml::Value::Array(items) if key.is_list() => {
             items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect()
         }
         toml::Value::Array(_)

@@ -11,12 +11,14 @@
 //! | [`retry`] | how long to wait before the next attempt |
 //! | [`wheel`] | the timing wheel for what is near |
 //! | [`lanes`] | the fair, bounded lanes for what is due |
+//! | [`breaker`] | whether a target is worth calling |
 //! | [`cron`] | cron expressions, on civil time |
 //! | [`schedule`] | recurring schedules: what fires when, and what is decided at each instant |
 //! | [`webhook`] | signatures of pushed jobs |
 //! | [`zones`] | the rules of time zones in use, and which they are |
 //! | [`limits`] | every bound, with its unit in its name |
 
+pub mod breaker;
 pub mod cron;
 pub mod id;
 pub mod job;

@@ -110,6 +110,23 @@ pub const LEASE_MS_MAX: i64 = DAY_MS;
 /// What a push lease has over the push timeout, so that a timeout is reported before the lease runs out.
 pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
 
+/// Failures in a row of one tenant's pushes to one host before no more go there, unless set otherwise.
+pub const BREAKER_FAILURES_COUNT_DEFAULT: u32 = 20;
+/// How long none goes there the first time, unless set otherwise.
+pub const BREAKER_COOLDOWN_MS_DEFAULT: i64 = SECOND_MS;
+/// The same however often it failed, unless set otherwise.
+pub const BREAKER_COOLDOWN_MS_MAX_DEFAULT: i64 = 30 * SECOND_MS;
+/// How long a target that asks to wait is left alone, at most.
+pub const BREAKER_HOLD_MS_MAX: i64 = HOUR_MS;
+/// Hosts of one tenant whose failures are remembered; those that work are forgotten first.
+pub const BREAKERS_TENANT_COUNT_MAX: usize = 1_000;
+/// The same, of all tenants.
+pub const BREAKERS_COUNT_MAX: usize = 20_000;
+/// How long a host that failed is remembered while nothing is sent to it.
+pub const BREAKER_IDLE_MS: i64 = HOUR_MS;
+/// Text kept of why a host failed.
+pub const BREAKER_REASON_BYTES_MAX: usize = 256;
+
 /// How often a connected worker says something.
 pub const WORKER_HEARTBEAT_MS: i64 = 5 * SECOND_MS;
 /// Silence after which a connected worker is taken for dead.

@@ -8,6 +8,7 @@ mod lags;
 mod names;
 mod queues;
 mod recent;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub(crate) use self::queues::QueueLevel;
 use self::queues::Queues;
 use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
+use self::targets::Targets;
 
 /// From 1 ms to 5 min, fine where it matters.
 const LAG_BUCKETS_S: [f64; 20] = [
@@ -103,6 +105,7 @@ pub struct Metrics {
     push: Histogram,
     calls: Calls,
     queues: Queues,
+    targets: Targets,
     disk: Option<Disk>,
     writable: Gauge,
     start_time: Seconds,
@@ -148,6 +151,7 @@ impl Metrics {
             push: Histogram::new(LAG_BUCKETS_S),
             calls: Calls::new(),
             queues: Queues::new(),
+            targets: Targets::default(),
             disk: None,
             writable: Gauge::default(),
             start_time: Seconds::default(),
@@ -268,6 +272,7 @@ impl Metrics {
         registry.register("shards", "Shards of the store", self.shards.clone());
         registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
         self.queues.register(registry);
+        self.targets.register(registry);
         self.calls.register(registry);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "What runs", Info::new(version));

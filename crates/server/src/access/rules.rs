@@ -81,6 +81,7 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("post /v1/dead-letters/replay", Need::Manage),
     ("get /v1/cluster", Need::Look),
     ("get /v1/overview", Need::Look),
+    ("get /v1/targets", Need::Look),
     ("get /v1/tenants", Need::Look),
     ("get /v1/tenants/{id}", Need::Look),
     ("put /v1/tenants/{id}", Need::Administer),

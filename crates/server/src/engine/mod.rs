@@ -15,6 +15,7 @@ mod config;
 mod deliver;
 mod governor;
 mod handed;
+mod host_rates;
 mod leases;
 mod listing;
 mod outcomes;
@@ -28,6 +29,7 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod target_answers;
 mod territory;
 mod workers;
 mod zoning;
@@ -49,7 +51,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
-pub use ready::{Allotment, Interest, LaneView, Tenants};
+pub use host_rates::{HostRate, HostRates, WrittenRate};
+pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -109,6 +112,8 @@ struct Shared {
     /// A hint was dropped for want of room: read everything due again.
     hint_lost: AtomicBool,
     draining: AtomicBool,
+    /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
+    watched_targets: AtomicUsize,
 }
 
 impl Shared {
@@ -141,13 +146,15 @@ pub struct Take {
 }
 
 /// Where a waiting job is inside the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In the store: not near yet, or in a backlog that is kept there.
     Store {
         /// Its lane is full, so its backlog stays in the store.
         backlog: bool,
     },
+    /// In the store: its target is not called.
+    HeldBack(BreakerView),
     /// In the store: it is made up for, at its tenant's pace.
     Paced,
     /// In the wheel: starts at its time.
@@ -217,6 +224,7 @@ impl Engine {
             opened_ms: AtomicI64::new(i64::MIN),
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            watched_targets: AtomicUsize::new(0),
         });
         if shared.is_appointed("zones", ZONES_MS).await {
             zoning::bring_in_line(&shared).await?;
@@ -430,6 +438,13 @@ impl Engine {
     pub async fn lanes(&self, tenant: Tenant, count_max: usize) -> Vec<LaneView> {
         let (reply, answer) = oneshot::channel();
         self.shared.tell(Message::Lanes { tenant, count_max, reply });
+        answer.await.unwrap_or_default()
+    }
+
+    /// The breakers of a tenant that remember something, by host.
+    pub async fn breakers(&self, tenant: Tenant) -> Vec<BreakerView> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Breakers { tenant, reply });
         answer.await.unwrap_or_default()
     }
 

@@ -43,6 +43,7 @@ mod refuse;
 mod routes;
 mod schedules;
 mod serve;
+mod targets;
 mod tenants;
 mod walk;
 mod webhook_secrets;

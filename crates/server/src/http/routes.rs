@@ -11,7 +11,7 @@ use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
     access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
-    schedules, tenants, webhook_secrets, workers,
+    schedules, targets, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
 
@@ -77,6 +77,7 @@ fn v1() -> Vec<Route> {
         on("get", "/keys/{id}", get(keys::one)),
         on("delete", "/keys/{id}", delete(keys::revoke)),
         on("get", "/overview", get(overview::show)),
+        on("get", "/targets", get(targets::list)),
     ]
 }
 

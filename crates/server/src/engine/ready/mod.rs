@@ -3,8 +3,11 @@
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
 mod allotments;
+mod breakers;
 mod demand;
+mod hold_back;
 mod interest;
+mod paces;
 mod pick;
 mod place;
 mod refill;
@@ -25,9 +28,12 @@ use tidewheel_core::wheel::Wheel;
 
 pub use self::allotments::Allotment;
 use self::allotments::Allotments;
+pub use self::breakers::BreakerView;
+use self::breakers::Breakers;
 use self::demand::Demand;
 pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
+use self::paces::Paces;
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
 use self::refill::Overflow;
@@ -91,6 +97,8 @@ pub(super) struct Ready {
     queues_first: bool,
     subscribers: Subscribers,
     allotments: Allotments,
+    breakers: Breakers,
+    paces: Paces,
     demand: Demand,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
@@ -98,6 +106,8 @@ pub(super) struct Ready {
     push_in_flight: usize,
     window_ends: Timestamp,
     fired: Vec<Arc<Job>>,
+    /// As of the last turn.
+    monotonic_ms: i64,
 }
 
 /// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
@@ -116,6 +126,8 @@ pub(super) fn host_of(target: &Target) -> &str {
 impl Ready {
     pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {
         Self {
+            breakers: Breakers::new(config.breaker),
+            paces: Paces::new(config.host_rates.clone()),
             config,
             made_up,
             wheel: Wheel::new(now.as_ms()),
@@ -137,6 +149,7 @@ impl Ready {
             push_in_flight: 0,
             window_ends: now,
             fired: Vec::new(),
+            monotonic_ms: 0,
         }
     }
 
@@ -278,6 +291,7 @@ impl Ready {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
         let key = self.lot_key(&job);
+        let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return Offer::NoRoom };
         let priority = job.spec.priority;
@@ -290,9 +304,10 @@ impl Ready {
             return Offer::Overflowed;
         }
         let lot_count = lot_max - slot.lane.free(job.tenant.as_str(), priority);
-        let has_room = lot_count < lot_max && (!full || lot_count < lot_min);
+        let has_room = !is_held_back && lot_count < lot_max && (!full || lot_count < lot_min);
         if !has_room {
-            if may_wait && slot.picked_now.max(slot.picked_before) >= FAST_PICKS || refilling {
+            let moves = may_wait && !is_held_back && slot.picked_now.max(slot.picked_before) >= FAST_PICKS;
+            if moves || refilling {
                 return Offer::NoRoom;
             }
             slot.overflows.insert(key, Overflow::starting_at(at));
@@ -317,7 +332,11 @@ impl Ready {
     fn activate(&mut self, index: usize) {
         let per_host_max = self.config.push_per_host_max;
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            let can_move = if slot.is_queue { !slot.seats.is_empty() } else { slot.in_flight < per_host_max };
+            let can_move = if slot.is_queue {
+                !slot.seats.is_empty()
+            } else {
+                slot.in_flight < per_host_max && !self.paces.waits(&slot.name)
+            };
             if can_move && !slot.active && !slot.lane.is_empty() {
                 slot.active = true;
                 let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
@@ -361,6 +380,7 @@ impl Ready {
         }
         self.refills.retain(|lot| wanted(&lot.key.tenant));
         self.failed_refills.retain(|lot| wanted(&lot.key.tenant));
+        self.breakers.keep(wanted);
     }
 
     /// Whether the wheel's entry of a job is the one that counts.
@@ -407,6 +427,7 @@ impl Ready {
         {
             self.vacate(lane);
             self.end_allotted(id);
+            self.probe_ended(id);
         }
     }
 

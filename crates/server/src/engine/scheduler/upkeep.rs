@@ -57,6 +57,8 @@ impl Scheduler {
             self.ready.drop_gone_takers();
             self.tend_peers(monotonic_ms);
             self.governor.forget_idle(monotonic_ms);
+            self.ready.forget_idle_targets(monotonic_ms);
+            self.note_targets();
             self.set_gauges(now);
         }
     }
@@ -85,7 +87,8 @@ impl Scheduler {
         metrics.set_memory(self.ready.waiting(), self.ready.in_flight(), self.leases.len());
         let connected = self.workers.connected();
         metrics.set_workers(connected, self.workers.len().saturating_sub(connected));
-        let oldest = [self.scan.oldest_unread(now), self.ready.oldest_overflow()].into_iter().flatten().min();
+        let oldest = [self.scan.oldest_unread(now), self.ready.oldest_crowded_out()];
+        let oldest = oldest.into_iter().flatten().min();
         let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
         metrics.set_oldest_unpromoted(lag_ms);
         self.shared.lag_ms.store(lag_ms, Ordering::SeqCst);

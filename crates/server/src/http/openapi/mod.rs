@@ -10,6 +10,7 @@ mod paths;
 mod schedule_paths;
 mod schedule_shapes;
 mod shapes;
+mod target_shapes;
 
 use serde_json::{Map, Value, json};
 use tidewheel_api::wire::fault::Code;

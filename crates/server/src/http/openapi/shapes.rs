@@ -10,7 +10,7 @@ use tidewheel_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, LABELS_COUNT_MAX, PAYLOAD_BYTES_MAX, TYPE_BYTES_MAX, URL_BYTES_MAX,
 };
 
-use super::{admin_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes};
+use super::{admin_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes, target_shapes};
 
 /// All shapes, by name.
 pub(super) fn all() -> Value {
@@ -28,6 +28,7 @@ pub(super) fn all() -> Value {
         admin_shapes::requests(),
         admin_shapes::answers(),
         overview_shapes::answers(),
+        target_shapes::answers(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
     ] {
@@ -217,7 +218,7 @@ fn job_answers() -> Value {
             "state": reference("State"),
             "waits_for": {
                 "type": ["string", "null"],
-                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
+                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `host_rate`, `push_limit`, `breaker`, `claim`, `delivery`, `outcome`; null when it has ended.",
             },
             "detail": {"type": "string"},
             "expected_start": or_null(reference("Time")),
