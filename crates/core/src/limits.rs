@@ -127,6 +127,17 @@ pub const BREAKER_IDLE_MS: i64 = HOUR_MS;
 /// Text kept of why a host failed.
 pub const BREAKER_REASON_BYTES_MAX: usize = 256;
 
+/// How long a job may be due before its owner is told, unless set otherwise.
+pub const LAG_BUDGET_MS_DEFAULT: i64 = MINUTE_MS;
+/// Between two notifications of a tenant of the same event, at least.
+pub const NOTIFICATION_PAUSE_MS: i64 = MINUTE_MS;
+/// Things one notification tells of in full; of what is beyond it, only the number.
+pub const NOTIFICATION_ITEMS_COUNT_MAX: usize = 10;
+/// Attempts at one notification.
+pub const NOTIFICATION_ATTEMPTS_COUNT: u32 = 10;
+/// One of them.
+pub const NOTIFICATION_TIMEOUT_MS: i64 = 10 * SECOND_MS;
+
 /// How often a connected worker says something.
 pub const WORKER_HEARTBEAT_MS: i64 = 5 * SECOND_MS;
 /// Silence after which a connected worker is taken for dead.

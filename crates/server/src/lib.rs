@@ -7,6 +7,7 @@
 //! | [`engine`] | the stages a job passes through: scanner, wheel, lanes, claims, outcomes |
 //! | [`directory`] | tenants, keys and secrets, as an operator has set them |
 //! | [`access`] | who may do what |
+//! | [`notify`] | telling tenants of what their owners should know |
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
@@ -21,6 +22,7 @@ pub mod engine;
 mod grpc;
 pub mod http;
 pub mod metrics;
+pub mod notify;
 mod pages;
 pub mod push;
 pub mod random;

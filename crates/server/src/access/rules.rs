@@ -89,6 +89,8 @@ pub(crate) const RULES: &[(&str, Need)] = &[
     ("post /v1/tenants/{id}/webhook-secrets", Need::Manage),
     ("get /v1/tenants/{id}/webhook-secrets/{secret}", Need::Manage),
     ("delete /v1/tenants/{id}/webhook-secrets/{secret}", Need::Manage),
+    ("get /v1/tenants/{id}/notifications", Need::Manage),
+    ("put /v1/tenants/{id}/notifications", Need::Manage),
     ("get /v1/keys", Need::Administer),
     ("post /v1/keys", Need::Administer),
     ("get /v1/keys/{id}", Need::Administer),

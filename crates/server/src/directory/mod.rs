@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `tenants` | weights and limits |
 //! | `keys` | API keys, by their digest |
+//! | `notifications` | where a tenant is told of what its owner should know |
 //! | `webhook_secrets` | what pushes are signed with |
 //!
 //! A change made here is seen at once; one made by another node within two seconds.
 
 mod keys;
+mod notifications;
 mod tenants;
 mod webhook_secrets;
 
@@ -31,6 +33,7 @@ use crate::random;
 
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
 pub(crate) use self::keys::{KeyAsked, KeyRefusal};
+pub use self::notifications::{Event, NotificationSettings};
 pub use self::tenants::TenantSettings;
 pub(crate) use self::tenants::TenantShown;
 pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown};
@@ -64,6 +67,7 @@ struct Snapshot {
     change: u64,
     tenants: FxHashMap<Tenant, TenantShown>,
     secrets: FxHashMap<Tenant, webhook_secrets::Kept>,
+    notifications: FxHashMap<Tenant, Arc<NotificationSettings>>,
     keys: keys::KeyRing,
 }
 
@@ -137,6 +141,11 @@ impl Directory {
         for document in self.read_all(webhook_secrets::KIND).await? {
             if let Some(kept) = read(&document) {
                 snapshot.secrets.insert(document.key.tenant, kept);
+            }
+        }
+        for document in self.read_all(notifications::KIND).await? {
+            if let Some(settings) = read::<NotificationSettings>(&document) {
+                snapshot.notifications.insert(document.key.tenant, Arc::new(settings));
             }
         }
         snapshot.keys = keys::KeyRing::of(

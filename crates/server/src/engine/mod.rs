@@ -31,6 +31,7 @@ mod scheduler;
 mod schedules;
 mod target_answers;
 mod territory;
+mod tidings;
 mod workers;
 mod zoning;
 
@@ -53,6 +54,8 @@ pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
 pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
+pub(crate) use ready::origin_of;
+pub use tidings::Tiding;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -62,6 +65,7 @@ use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
 use territory::Territory;
+use tidings::Tidings;
 
 /// What the engine is made of.
 #[expect(missing_debug_implementations, reason = "made of trait objects")]
@@ -114,6 +118,7 @@ struct Shared {
     draining: AtomicBool,
     /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
     watched_targets: AtomicUsize,
+    tidings: Tidings,
 }
 
 impl Shared {
@@ -225,6 +230,7 @@ impl Engine {
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             watched_targets: AtomicUsize::new(0),
+            tidings: Tidings::default(),
         });
         if shared.is_appointed("zones", ZONES_MS).await {
             zoning::bring_in_line(&shared).await?;
@@ -385,7 +391,7 @@ impl Engine {
                     continue;
                 }
                 if is_report && applied.changed {
-                    shared.metrics.attempt_ended(&applied.job);
+                    shared.attempt_ended(&applied.job);
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(Arc::clone(&applied.job));

@@ -100,7 +100,7 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>) {
 
 fn ended(shared: &Shared, applied: Applied) -> Arc<Job> {
     if applied.changed {
-        shared.metrics.attempt_ended(&applied.job);
+        shared.attempt_ended(&applied.job);
     }
     applied.job
 }

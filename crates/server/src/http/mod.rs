@@ -35,6 +35,7 @@ mod health;
 mod idempotency;
 mod jobs;
 mod keys;
+mod notifications;
 mod openapi;
 mod overview;
 mod problem;

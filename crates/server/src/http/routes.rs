@@ -10,7 +10,7 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, overview, queues,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, notifications, overview, queues,
     schedules, targets, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
@@ -72,6 +72,8 @@ fn v1() -> Vec<Route> {
         on("post", "/tenants/{id}/webhook-secrets", post(webhook_secrets::add)),
         on("get", "/tenants/{id}/webhook-secrets/{secret}", get(webhook_secrets::one)),
         on("delete", "/tenants/{id}/webhook-secrets/{secret}", delete(webhook_secrets::remove)),
+        on("get", "/tenants/{id}/notifications", get(notifications::one)),
+        on("put", "/tenants/{id}/notifications", put(notifications::put)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),

@@ -116,7 +116,11 @@ const FAST_PICKS: usize = 256;
 const WINDOW_MS: i64 = 100;
 /// `scheme://host:port` of a target: what limits and lanes go by.
 pub(super) fn host_of(target: &Target) -> &str {
-    let url: &str = &target.url;
+    origin_of(&target.url)
+}
+
+/// `scheme://host:port` of a URL.
+pub(crate) fn origin_of(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + 3);
     let rest = url.get(start..).unwrap_or_default();
     let len = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -114,12 +114,12 @@ impl Ready {
             .is_some_and(|slot| slot.overflows.contains_key(&self.lot_key(job)))
     }
 
-    /// Jobs ready in each lane: name, whether it is a queue, depth, oldest.
-    pub(in crate::engine) fn depths(&self) -> impl Iterator<Item = (&str, bool, usize, Option<i64>)> {
-        self.lanes
-            .iter()
-            .flatten()
-            .map(|slot| (&*slot.name, slot.is_queue, slot.lane.len(), slot.lane.oldest_ready_at()))
+    /// Jobs ready in each lane: name, whether it is a queue, depth, whether there are more in the store, oldest.
+    pub(in crate::engine) fn depths(&self) -> impl Iterator<Item = (&str, bool, usize, bool, Option<i64>)> {
+        self.lanes.iter().flatten().map(|slot| {
+            let more = !slot.overflows.is_empty();
+            (&*slot.name, slot.is_queue, slot.lane.len(), more, slot.lane.oldest_ready_at())
+        })
     }
 
     /// Where overflowed lots go on reading.

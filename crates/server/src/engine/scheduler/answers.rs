@@ -205,6 +205,7 @@ impl Scheduler {
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 news.lags.note(pick, now.since_ms(expected_start(pick)));
                 self.leases.hold_new(&job, self.shared.clock.monotonic_ms());
+                self.shared.attempt_started(pick, &job);
                 return Some(job);
             }
             Granted::Running(job) => {
@@ -214,7 +215,7 @@ impl Scheduler {
             }
             Granted::Ended(job) => {
                 self.ready.unclaim(&job.id);
-                self.shared.metrics.attempt_ended(&job);
+                self.shared.attempt_ended(&job);
             }
             Granted::Refused(refusal) => {
                 tracing::debug!(job = named(&pick.id), %refusal, "a claim was refused");

@@ -1,11 +1,13 @@
 //! What the scheduler makes of what pushes tell of their targets: breakers open and close, and it is said so.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::breaker::Turn;
 use tidewheel_core::time::Timestamp;
 
 use super::Scheduler;
+use crate::engine::Tiding;
 use crate::engine::target_answers::Heard;
 
 impl Scheduler {
@@ -17,6 +19,12 @@ impl Scheduler {
             match turn {
                 Turn::Opened => {
                     self.shared.metrics.breaker_opened();
+                    self.shared.tidings.tell(|| Tiding::TargetDown {
+                        tenant: heard.tenant.clone(),
+                        host: Arc::clone(&host),
+                        reason: heard.why.clone(),
+                        at: now,
+                    });
                     tracing::warn!(tenant, host = &*host, reason, "a target fails; its jobs wait until it works");
                 }
                 Turn::Held => tracing::info!(tenant, host = &*host, reason, "a target asks to wait"),

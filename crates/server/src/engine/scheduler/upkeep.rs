@@ -106,13 +106,13 @@ impl Scheduler {
     fn set_lane_gauges(&self, now: Timestamp) {
         let mut levels: BTreeMap<&str, QueueLevel> = BTreeMap::new();
         let (mut queues, mut pushes) = (QueueLevel::default(), QueueLevel::default());
-        for (name, is_queue, depth, oldest_ms) in self.ready.depths() {
+        for (name, is_queue, depth, more, oldest_ms) in self.ready.depths() {
             let age_ms = oldest_ms.map_or(0, |oldest_ms| now.as_ms().saturating_sub(oldest_ms));
             let sum = if is_queue { &mut queues } else { &mut pushes };
             sum.depth += depth;
             sum.oldest_age_ms = sum.oldest_age_ms.max(age_ms);
             if is_queue {
-                levels.insert(name, QueueLevel { depth, oldest_age_ms: age_ms, workers: 0 });
+                levels.insert(name, QueueLevel { depth, more, oldest_age_ms: age_ms, workers: 0 });
             }
         }
         self.ready.each_served_queue(|name, workers| levels.entry(name).or_default().workers += workers);

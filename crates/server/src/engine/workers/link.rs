@@ -114,7 +114,7 @@ impl WorkerLink {
         for (result, (is_report, renewal)) in results.iter().zip(about) {
             let Ok(applied) = result else { continue };
             if is_report && applied.changed {
-                shared.metrics.attempt_ended(&applied.job);
+                shared.attempt_ended(&applied.job);
             }
             jobs.push((Arc::clone(&applied.job), renewal));
         }
