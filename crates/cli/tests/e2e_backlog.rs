@@ -25,7 +25,8 @@ fn memory_kib(server: &Server) -> u64 {
 
 #[test]
 fn due_jobs_without_workers_stay_in_the_store_and_depth_and_age_are_told() {
-    let jobs: usize = std::env::var("TIDEWHEEL_BACKLOG_JOBS").map_or(JOBS_DEFAULT, |text| text.parse().unwrap());
+    let jobs: usize =
+        std::env::var("TIDEWHEEL_BACKLOG_JOBS").map_or(JOBS_DEFAULT, |text| text.parse().unwrap());
     let data = TempDir::new().unwrap();
     let server = Server::start(data.path());
     let batch = format!("[{}]", vec![r#"{"type":"t","queue":"mail","payload":{"n":1}}"#; BATCH].join(","));

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::target::{Hit, Target, answer};
-use harness::{Server, instant, request, until};
+use harness::{Server, request, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -87,7 +87,10 @@ fn a_failing_target_is_told_once_and_lag_when_it_goes_over_its_budget() {
     call(&server, "a", "POST", "/v1/jobs", &json!({"type": "t", "queue": "forsaken"}));
     let (_, body) = told(&ops, "lag");
     let item = &body["items"][0];
-    assert_eq!((&item["queue"], &item["budget"], &item["waits_for"]), (&json!("forsaken"), &json!("1s"), &json!("no_worker")));
+    assert_eq!(
+        (&item["queue"], &item["budget"], &item["waits_for"]),
+        (&json!("forsaken"), &json!("1s"), &json!("no_worker"))
+    );
     assert_eq!(ops.count(), 2, "each is told once");
 }
 
@@ -99,12 +102,12 @@ fn a_run_that_was_missed_while_the_server_was_down_is_told() {
     tell(&server, "default", &ops.url("/ops"), &["missed_run"]);
     let made = server.post(
         "/v1/schedules",
-        &json!({"name": "tick", "every": "2s", "target_url": target.url("/"), "misfire": "skip", "misfire_grace": "1s",
-                "start_at": instant(0)}),
+        &json!({"name": "tick", "every": "2s", "target_url": target.url("/"), "misfire": "skip", "misfire_grace": "1s"}),
     );
     assert_eq!(made.status, 201, "{}", made.text());
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    let next = made.json()["next_fire_at"].as_str().unwrap().parse::<tidewheel_core::time::Timestamp>().unwrap();
+    let next =
+        made.json()["next_fire_at"].as_str().unwrap().parse::<tidewheel_core::time::Timestamp>().unwrap();
     server.kill();
     until("its time to be long past", || (harness::now_ms() > next.as_ms() + 4_000).then_some(()));
     let server = start(&data, &["--min-interval", "1s"]);
@@ -121,18 +124,35 @@ fn notifications_are_set_shown_and_turned_off_and_targets_inside_are_refused() {
     let server = start(&data, &[]);
     let said = |args: &[&str]| {
         let output = server.cli(args);
-        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let (code, text) = said(&[
-        "tenant", "notify", "acme", "--url", "https://acme.example/ops", "--events", "lag,dead_letter", "-o", "json",
+        "tenant",
+        "notify",
+        "acme",
+        "--url",
+        "https://acme.example/ops",
+        "--events",
+        "lag,dead_letter",
+        "-o",
+        "json",
     ]);
     assert_eq!(code, Some(0), "{text}");
     let shown: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(shown, json!({"url": "https://acme.example/ops", "events": ["dead_letter", "lag"], "lag_budget": "1m"}));
+    assert_eq!(
+        shown,
+        json!({"url": "https://acme.example/ops", "events": ["dead_letter", "lag"], "lag_budget": "1m"})
+    );
     assert_eq!(call(&server, "acme", "GET", "/v1/tenants/acme/notifications", &Value::Null), shown);
     let (code, text) = said(&["tenant", "notify", "acme", "--url", "http://169.254.169.254/"]);
     assert_eq!(code, Some(1), "{text}");
     let (code, text) = said(&["tenant", "notify", "acme", "--off", "-o", "json"]);
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(call(&server, "acme", "GET", "/v1/tenants/acme/notifications", &Value::Null)["url"], Value::Null);
+    assert_eq!(
+        call(&server, "acme", "GET", "/v1/tenants/acme/notifications", &Value::Null)["url"],
+        Value::Null
+    );
 }

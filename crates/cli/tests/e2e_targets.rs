@@ -91,10 +91,12 @@ fn a_target_that_fails_is_left_alone_until_it_works_and_its_jobs_use_no_attempts
     // Others are not concerned: the same tenant elsewhere, its queues, and another tenant at the very same host.
     let elsewhere = submit_many(&server, "a", 5, &json!({"type": "t", "target_url": healthy.url("/")}));
     submit_many(&server, "a", 2, &json!({"type": "t", "queue": "q"}));
-    let took = call(&server, "a", "POST", "/v1/queues/q/take", &json!({"worker": "w", "max": 2, "wait": "20s"}));
+    let took =
+        call(&server, "a", "POST", "/v1/queues/q/take", &json!({"worker": "w", "max": 2, "wait": "20s"}));
     assert_eq!(took["jobs"].as_array().unwrap().len(), 2);
     healthy.until_hits(5);
-    let own = call(&server, "b", "POST", "/v1/jobs", &json!({"type": "other", "target_url": broken.url("/b")}));
+    let own =
+        call(&server, "b", "POST", "/v1/jobs", &json!({"type": "other", "target_url": broken.url("/b")}));
     until("another tenant's push to the same host", || {
         broken.hits().iter().any(|hit| hit.path == "/b").then_some(())
     });
@@ -108,7 +110,9 @@ fn a_target_that_fails_is_left_alone_until_it_works_and_its_jobs_use_no_attempts
     until("all to be delivered", || (count(&server, "a", "succeeded") >= 305).then_some(()));
     let used: Vec<u64> = ids
         .iter()
-        .map(|id| call(&server, "a", "GET", &format!("/v1/jobs/{id}"), &Value::Null)["attempt"].as_u64().unwrap())
+        .map(|id| {
+            call(&server, "a", "GET", &format!("/v1/jobs/{id}"), &Value::Null)["attempt"].as_u64().unwrap()
+        })
         .collect();
     let most = *used.iter().max().unwrap();
     assert!(most <= 12, "a job used {most} attempts");
@@ -216,7 +220,9 @@ fn a_hanging_target_costs_nobody_else_anything_and_gets_all_its_jobs_once_it_wor
             });
         }
     }
-    until("the lanes to be left", || (metric(&server, "tidewheel_ready_depth{lane=\"push\"}") < 100.0).then_some(()));
+    until("the lanes to be left", || {
+        (metric(&server, "tidewheel_ready_depth{lane=\"push\"}") < 100.0).then_some(())
+    });
     assert!(metric(&server, "tidewheel_oldest_unpromoted_age_seconds") < 10.0, "nobody is crowded out");
     let grown_kib = memory_kib(&server).saturating_sub(before_kib);
     assert!(grown_kib < 200 * 1_024, "memory grew by {grown_kib} KiB");

@@ -193,13 +193,7 @@ impl Breaker {
     }
 
     /// What came of a call.
-    pub fn heard(
-        &mut self,
-        config: &BreakerConfig,
-        id: &JobId,
-        answer: Answer,
-        now_ms: i64,
-    ) -> Option<Turn> {
+    pub fn heard(&mut self, config: &BreakerConfig, id: &JobId, answer: Answer, now_ms: i64) -> Option<Turn> {
         if config.failures == 0 {
             return None;
         }

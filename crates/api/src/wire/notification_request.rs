@@ -102,7 +102,8 @@ mod tests {
     fn what_is_left_out_is_everything_and_no_url_is_nowhere() {
         let all = read(r#"{"url": "https://a.example/x"}"#).unwrap();
         assert_eq!((all.events.len(), all.lag_budget_ms), (4, LAG_BUDGET_MS_DEFAULT));
-        let some = read(r#"{"url": "https://a.example/x", "events": ["lag", "lag"], "lag_budget": "5s"}"#).unwrap();
+        let some =
+            read(r#"{"url": "https://a.example/x", "events": ["lag", "lag"], "lag_budget": "5s"}"#).unwrap();
         assert_eq!((some.events, some.lag_budget_ms), (vec!["lag"], 5_000));
         assert_eq!(read(r#"{"url": null}"#).unwrap().url, None);
         assert_eq!(read("{}").unwrap().url, None);

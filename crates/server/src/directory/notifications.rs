@@ -62,7 +62,11 @@ impl Directory {
     /// All tenants that want to be told.
     pub(crate) fn all_notifications(&self) -> Vec<(Tenant, Arc<NotificationSettings>)> {
         let snapshot = self.snapshot();
-        snapshot.notifications.iter().map(|(tenant, settings)| (tenant.clone(), Arc::clone(settings))).collect()
+        snapshot
+            .notifications
+            .iter()
+            .map(|(tenant, settings)| (tenant.clone(), Arc::clone(settings)))
+            .collect()
     }
 
     /// Replaces what is set for a tenant; `None` is to be told nothing.

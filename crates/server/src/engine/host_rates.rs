@@ -48,7 +48,9 @@ impl FromStr for WrittenRate {
             Some((pattern, digits)) => {
                 let pattern = pattern.trim().to_ascii_lowercase();
                 if pattern.is_empty() || pattern.contains(['/', ' ']) {
-                    return Err(format!("{text:?}: {pattern:?} is not a host like api.example.com or *.example.com"));
+                    return Err(format!(
+                        "{text:?}: {pattern:?} is not a host like api.example.com or *.example.com"
+                    ));
                 }
                 Ok(Self::Named(HostRate { pattern: pattern.into(), per_s: rate(digits)? }))
             }
@@ -80,9 +82,12 @@ impl HostRates {
     #[must_use]
     pub fn of(&self, origin: &str) -> Option<u32> {
         let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest).to_ascii_lowercase();
-        let host = authority.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')).map_or(&*authority, |(host, port)| {
-            if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { &authority }
-        });
+        let host = authority.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')).map_or(
+            &*authority,
+            |(host, port)| {
+                if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { &authority }
+            },
+        );
         let is_meant = |pattern: &str| match pattern.strip_prefix('*') {
             Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
             None => pattern == host || pattern == authority,

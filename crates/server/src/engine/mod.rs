@@ -53,8 +53,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
 pub use host_rates::{HostRate, HostRates, WrittenRate};
-pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
 pub(crate) use ready::origin_of;
+pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
 pub use tidings::Tiding;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 

@@ -10,8 +10,8 @@ use tidewheel_api::wire::fault::Code;
 use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
-    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, notifications, overview, queues,
-    schedules, targets, tenants, webhook_secrets, workers,
+    access_log, attempts, calendars, cluster, dead_letters, docs, health, jobs, keys, notifications,
+    overview, queues, schedules, targets, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, guard_route, need_of};
 

@@ -96,7 +96,9 @@ fn a_queue_that_is_gone_goes_to_zero() {
     assert!(metrics.render().contains("tidewheel_queue_workers{queue=\"mail\"} 1\n"));
     metrics.set_queues(&BTreeMap::new());
     let text = metrics.render();
-    for gauge in ["depth{queue=\"mail\"} 0\n", "more{queue=\"mail\"} 0\n", "oldest_age_seconds{queue=\"mail\"} 0.0\n"] {
+    for gauge in
+        ["depth{queue=\"mail\"} 0\n", "more{queue=\"mail\"} 0\n", "oldest_age_seconds{queue=\"mail\"} 0.0\n"]
+    {
         assert!(text.contains(&format!("tidewheel_queue_{gauge}")), "{text}");
     }
 }

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use self::digest::{Digest, Gathered};
 use self::message::Item;
 use crate::directory::{Directory, Event, NotificationSettings};
-use crate::engine::{Engine, Tiding, origin_of};
+use crate::engine::{Engine, LaneView, Tiding, origin_of};
 
 /// The type of the jobs that notifications are.
 pub const NOTIFICATION_TYPE: &str = "tidewheel.notification";
@@ -119,9 +119,13 @@ impl Notifier {
                 continue;
             }
             let lanes = self.engine.lanes(tenant.clone(), LANES_COUNT_MAX).await;
+            let down = self.engine.breakers(tenant.clone()).await;
             let (now, monotonic_ms) = self.times();
             let own = origin_of(&settings.url);
-            let oldest = lanes.iter().filter(|lane| &*lane.name != own).min_by_key(|lane| lane.oldest);
+            // What waits for a target that is down is told of as such.
+            let is_down = |lane: &LaneView| down.iter().any(|breaker| breaker.host == lane.name);
+            let others = lanes.iter().filter(|lane| &*lane.name != own && !is_down(lane));
+            let oldest = others.min_by_key(|lane| lane.oldest);
             let over = oldest.filter(|lane| now.since_ms(lane.oldest) > settings.lag_budget_ms);
             match over {
                 None => {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use tidewheel_core::breaker::{Answer, Breaker, BreakerConfig, BreakerState, Turn};
 use tidewheel_core::id::JobId;
-use tidewheel_core::limits::{
-    BREAKER_IDLE_MS, BREAKERS_COUNT_MAX, BREAKERS_TENANT_COUNT_MAX, SECOND_MS,
-};
+use tidewheel_core::limits::{BREAKER_IDLE_MS, BREAKERS_COUNT_MAX, BREAKERS_TENANT_COUNT_MAX, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
@@ -138,7 +136,9 @@ impl Breakers {
         monotonic_ms: i64,
     ) -> Option<Turn> {
         let name = heard.tenant.as_str();
-        if self.get(name, host).is_none() && (heard.answer == Answer::Fine || !self.keep_new(heard, host, now, monotonic_ms)) {
+        if self.get(name, host).is_none()
+            && (heard.answer == Answer::Fine || !self.keep_new(heard, host, now, monotonic_ms))
+        {
             return None;
         }
         self.probes.remove(&heard.id);
@@ -245,10 +245,10 @@ impl Breakers {
 
     /// Those that wait for a probe.
     pub(super) fn unprobed(&self) -> Vec<(Tenant, Arc<str>)> {
-        let each = self.tenants.values().flat_map(|of| of.hosts.iter().map(move |(host, kept)| (of, host, kept)));
-        let waiting = each.filter(|(_, _, kept)| {
-            kept.breaker.state() == BreakerState::HalfOpen && kept.breaker.admits()
-        });
+        let each =
+            self.tenants.values().flat_map(|of| of.hosts.iter().map(move |(host, kept)| (of, host, kept)));
+        let waiting = each
+            .filter(|(_, _, kept)| kept.breaker.state() == BreakerState::HalfOpen && kept.breaker.admits());
         waiting.map(|(of, host, _)| (of.tenant.clone(), Arc::clone(host))).collect()
     }
 
@@ -263,7 +263,13 @@ impl Breakers {
     }
 
     /// How a tenant's breaker for a host stands; `None` while nothing speaks against it.
-    pub(super) fn view(&self, tenant: &str, host: &str, now: Timestamp, monotonic_ms: i64) -> Option<BreakerView> {
+    pub(super) fn view(
+        &self,
+        tenant: &str,
+        host: &str,
+        now: Timestamp,
+        monotonic_ms: i64,
+    ) -> Option<BreakerView> {
         let (host, kept) = self.tenants.get(tenant)?.hosts.get_key_value(host)?;
         Some(kept.view(host, now, monotonic_ms))
     }

@@ -25,7 +25,12 @@ impl Scheduler {
                         reason: heard.why.clone(),
                         at: now,
                     });
-                    tracing::warn!(tenant, host = &*host, reason, "a target fails; its jobs wait until it works");
+                    tracing::warn!(
+                        tenant,
+                        host = &*host,
+                        reason,
+                        "a target fails; its jobs wait until it works"
+                    );
                 }
                 Turn::Held => tracing::info!(tenant, host = &*host, reason, "a target asks to wait"),
                 Turn::Reopened => tracing::debug!(tenant, host = &*host, reason, "a target still fails"),

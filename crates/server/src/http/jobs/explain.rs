@@ -145,7 +145,8 @@ fn held_back(breaker: &BreakerView, late: &str) -> Explanation {
             breaker.state.as_str().replace('_', "-")
         ),
     };
-    let detail = format!("due for {late}: {why}; {probe}. Until then it waits in the store, and no attempt is used");
+    let detail =
+        format!("due for {late}: {why}; {probe}. Until then it waits in the store, and no attempt is used");
     Explanation { waits_for: Some("breaker"), detail, expected_start: *next_probe_at }
 }
 
