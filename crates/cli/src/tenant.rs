@@ -28,8 +28,8 @@ const NOTIFY_EXAMPLES: &str = "\
 Without flags, shows what is set.
 
 Examples:
-  tidewheel tenant notify acme --url https://acme.example/ops
-  tidewheel tenant notify acme --url https://acme.example/ops --events dead_letter,lag --lag-budget 30s
+  tidewheel tenant notify acme --to https://acme.example/ops
+  tidewheel tenant notify acme --to https://acme.example/ops --events lag --lag-budget 30s
   tidewheel tenant notify acme --off";
 
 const LIST_EXAMPLES: &str = "\
@@ -108,12 +108,12 @@ pub(crate) struct NotifyArgs {
     name: String,
     /// Where to push notifications
     #[arg(long, value_name = "URL", conflicts_with = "off")]
-    url: Option<String>,
+    to: Option<String>,
     /// Of what, with commas: dead_letter, missed_run, breaker_open, lag [default: all]
-    #[arg(long, value_name = "EVENTS", requires = "url", value_delimiter = ',')]
+    #[arg(long, value_name = "EVENTS", requires = "to", value_delimiter = ',')]
     events: Vec<String>,
     /// How long a job may be due before that is told [default: 1m]
-    #[arg(long, value_name = "DURATION", requires = "url")]
+    #[arg(long, value_name = "DURATION", requires = "to")]
     lag_budget: Option<String>,
     /// Tell nothing any more
     #[arg(long)]
@@ -195,7 +195,7 @@ fn notifications(args: &NotifyArgs) -> Option<Value> {
     if args.off {
         return Some(json!({ "url": null }));
     }
-    let mut body = json!({ "url": args.url.as_ref()? });
+    let mut body = json!({ "url": args.to.as_ref()? });
     if !args.events.is_empty() {
         body["events"] = json!(args.events);
     }

@@ -36,6 +36,7 @@ const VERBS: &[&str] = &[
     "tenant get",
     "tenant set",
     "tenant list",
+    "tenant notify",
     "key",
     "key create",
     "key list",

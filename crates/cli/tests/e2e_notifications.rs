@@ -133,7 +133,7 @@ fn notifications_are_set_shown_and_turned_off_and_targets_inside_are_refused() {
         "tenant",
         "notify",
         "acme",
-        "--url",
+        "--to",
         "https://acme.example/ops",
         "--events",
         "lag,dead_letter",
@@ -147,7 +147,7 @@ fn notifications_are_set_shown_and_turned_off_and_targets_inside_are_refused() {
         json!({"url": "https://acme.example/ops", "events": ["dead_letter", "lag"], "lag_budget": "1m"})
     );
     assert_eq!(call(&server, "acme", "GET", "/v1/tenants/acme/notifications", &Value::Null), shown);
-    let (code, text) = said(&["tenant", "notify", "acme", "--url", "http://169.254.169.254/"]);
+    let (code, text) = said(&["tenant", "notify", "acme", "--to", "http://169.254.169.254/"]);
     assert_eq!(code, Some(1), "{text}");
     let (code, text) = said(&["tenant", "notify", "acme", "--off", "-o", "json"]);
     assert_eq!(code, Some(0), "{text}");

@@ -447,13 +447,6 @@ impl Engine {
         answer.await.unwrap_or_default()
     }
 
-    /// The breakers of a tenant that remember something, by host.
-    pub async fn breakers(&self, tenant: Tenant) -> Vec<BreakerView> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.tell(Message::Breakers { tenant, reply });
-        answer.await.unwrap_or_default()
-    }
-
     /// Whether the server is stopping.
     #[must_use]
     pub fn is_draining(&self) -> bool {

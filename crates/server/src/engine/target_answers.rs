@@ -5,8 +5,20 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Failure};
 use tidewheel_core::limits::BREAKER_REASON_BYTES_MAX;
 use tidewheel_core::names::Tenant;
+use tokio::sync::oneshot;
 
 use super::deliver::Report;
+use super::scheduler::Message;
+use super::{BreakerView, Engine};
+
+impl Engine {
+    /// The breakers of a tenant that remember something, by host.
+    pub async fn breakers(&self, tenant: Tenant) -> Vec<BreakerView> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Breakers { tenant, reply });
+        answer.await.unwrap_or_default()
+    }
+}
 
 /// What one attempt told.
 #[derive(Debug)]
@@ -61,7 +73,8 @@ fn reason(failure: &Failure) -> Box<str> {
         Some(status) => format!("it answered {status}: {detail}"),
         None => detail.to_string(),
     };
-    let end = text.floor_char_boundary(BREAKER_REASON_BYTES_MAX.min(text.len()));
+    let ends = text.char_indices().map(|(start, c)| start + c.len_utf8());
+    let end = ends.take_while(|end| *end <= BREAKER_REASON_BYTES_MAX).last().unwrap_or(0);
     text.get(..end).unwrap_or_default().into()
 }
 

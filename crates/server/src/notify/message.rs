@@ -9,6 +9,9 @@ use tidewheel_core::time::{Timestamp, format_duration};
 use super::digest::Gathered;
 use crate::engine::{LaneView, Tiding};
 
+/// What of a host's name goes into a key.
+const SUBJECT_BYTES_MAX: usize = 128;
+
 /// One thing that happened.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
@@ -39,8 +42,7 @@ impl Item {
             What::Happened(Tiding::Missed { job, .. }) => job.id.to_string(),
             What::Happened(Tiding::TargetDown { host, at, .. }) => {
                 // Of a long name the beginning is enough: a key has its bound.
-                let end = host.floor_char_boundary(host.len().min(128));
-                format!("{}@{at}", host.get(..end).unwrap_or_default())
+                format!("{}@{at}", host.get(..SUBJECT_BYTES_MAX).unwrap_or(host))
             }
             What::Lag { lane, .. } => lane.oldest.to_string(),
         }
