@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
+use tidewheel_core::breaker::BreakerConfig;
 use tidewheel_core::limits::{
     AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
     TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
+use tidewheel_server::engine::HostRates;
 use tidewheel_server::push::Cidr;
 
 use crate::serve::ServeArgs;
@@ -57,6 +59,10 @@ pub(crate) struct ServeConfig {
     pub(crate) push_concurrency: usize,
     /// Pushes under way at a time to one host.
     pub(crate) push_per_host: usize,
+    /// Pushes begun per second to one host.
+    pub(crate) host_rates: HostRates,
+    /// When a tenant's jobs wait for a host that fails.
+    pub(crate) breaker: BreakerConfig,
     /// How long finished jobs are kept.
     pub(crate) history_ms: i64,
     /// Whether the audit trail has what became of every job, or only what was asked for.
@@ -97,6 +103,8 @@ impl Default for ServeConfig {
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
+            host_rates: HostRates::default(),
+            breaker: BreakerConfig::default(),
             history_ms: HISTORY_MS_DEFAULT,
             audit: AuditScope::All,
             audit_retention_ms: AUDIT_RETENTION_MS_DEFAULT,
@@ -143,6 +151,10 @@ pub(crate) enum Key {
     AllowTarget,
     PushConcurrency,
     PushPerHost,
+    HostRate,
+    BreakerFailures,
+    BreakerCooldown,
+    BreakerCooldownMax,
     History,
     Audit,
     AuditRetention,
@@ -160,7 +172,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 25] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -168,6 +180,10 @@ impl Key {
         Self::AllowTarget,
         Self::PushConcurrency,
         Self::PushPerHost,
+        Self::HostRate,
+        Self::BreakerFailures,
+        Self::BreakerCooldown,
+        Self::BreakerCooldownMax,
         Self::History,
         Self::Audit,
         Self::AuditRetention,
@@ -194,6 +210,10 @@ impl Key {
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
+            Self::HostRate => "host_rate",
+            Self::BreakerFailures => "breaker_failures",
+            Self::BreakerCooldown => "breaker_cooldown",
+            Self::BreakerCooldownMax => "breaker_cooldown_max",
             Self::History => "history",
             Self::Audit => "audit",
             Self::AuditRetention => "audit_retention",
@@ -209,6 +229,11 @@ impl Key {
             Self::LogFormat => "log_format",
             Self::LogLevel => "log_level",
         }
+    }
+
+    /// Whether it may have several values.
+    fn is_list(self) -> bool {
+        matches!(self, Self::AllowTarget | Self::HostRate)
     }
 
     fn as_flag(self) -> String {
@@ -257,7 +282,7 @@ fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
     // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
     let value = |key: Key| {
         let text = env(&key.as_env()).or_else(|| env(key.as_usual_env()?))?;
-        let list = key == Key::AllowTarget;
+        let list = key.is_list();
         Some((
             key,
             if list { text.split(',').map(|part| part.trim().to_owned()).collect() } else { vec![text] },
@@ -297,7 +322,7 @@ fn file_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
 }
 
 fn expected(key: Key) -> &'static str {
-    if key == Key::AllowTarget { "an array of texts" } else { "a text or a number" }
+    if key.is_list() { "an array of texts" } else { "a text or a number" }
 }
 
 fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
@@ -305,7 +330,7 @@ fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
         toml::Value::String(text) => Some(vec![text]),
         toml::Value::Integer(number) => Some(vec![number.to_string()]),
         toml::Value::Float(number) => Some(vec![number.to_string()]),
-        toml::Value::Array(items) if key == Key::AllowTarget => {
+        toml::Value::Array(items) if key.is_list() => {
             items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect()
         }
         toml::Value::Array(_)

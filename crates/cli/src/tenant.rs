@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tidewheel_api::client::Call;
 
 use crate::connect::Link;
@@ -27,6 +27,14 @@ Examples:
   tidewheel tenant set acme --min-interval 10s --concurrency none
   tidewheel tenant set acme --retention 7d";
 
+const NOTIFY_EXAMPLES: &str = "\
+Without flags, shows what is set.
+
+Examples:
+  tidewheel tenant notify acme --to https://acme.example/ops
+  tidewheel tenant notify acme --to https://acme.example/ops --events lag --lag-budget 30s
+  tidewheel tenant notify acme --off";
+
 const LIST_EXAMPLES: &str = "\
 Examples:
   tidewheel tenant list";
@@ -49,6 +57,8 @@ pub(crate) enum TenantVerb {
     /// Looks at the secrets a tenant's pushes are signed with, adds and removes them
     #[command(subcommand)]
     Secret(SecretVerb),
+    /// Shows or sets where a tenant is told of dead letters, missed runs, failing targets and lag
+    Notify(NotifyArgs),
 }
 
 /// The flags of `tenant get`.
@@ -104,6 +114,27 @@ pub(crate) struct SetArgs {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     page: PageArgs,
+}
+
+/// The flags of `tenant notify`.
+#[derive(Debug, Args)]
+#[command(after_help = NOTIFY_EXAMPLES)]
+pub(crate) struct NotifyArgs {
+    /// The tenant
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Where to push notifications
+    #[arg(long, value_name = "URL", conflicts_with = "off")]
+    to: Option<String>,
+    /// Of what, with commas: dead_letter, missed_run, breaker_open, lag [default: all]
+    #[arg(long, value_name = "EVENTS", requires = "to", value_delimiter = ',')]
+    events: Vec<String>,
+    /// How long a job may be due before that is told [default: 1m]
+    #[arg(long, value_name = "DURATION", requires = "to")]
+    lag_budget: Option<String>,
+    /// Tell nothing any more
+    #[arg(long)]
+    off: bool,
 }
 
 /// A limit as it is sent; `null` takes it away.
@@ -170,11 +201,34 @@ pub(crate) async fn run(verb: TenantVerb, link: Link) -> Result<(), Failure> {
             let call = Call::new(Method::PUT, &path).json(body).repeatable();
             Ok(link.out.document(&client.send(&call).await?.body)?)
         }
+        TenantVerb::Notify(args) => {
+            let path = ["tenants", args.name.as_str(), "notifications"];
+            let call = match notifications(&args) {
+                Some(body) => Call::new(Method::PUT, &path).json(body.to_string()).repeatable(),
+                None => Call::get(&path),
+            };
+            Ok(link.out.document(&client.send(&call).await?.body)?)
+        }
         TenantVerb::List(args) => {
             pages::print(&client, || Call::get(&["tenants"]), &args.page, &COLUMNS, link.out).await
         }
         TenantVerb::Secret(verb) => webhook_secret::run(verb, link).await,
     }
+}
+
+/// What is to be set, if anything is.
+fn notifications(args: &NotifyArgs) -> Option<Value> {
+    if args.off {
+        return Some(json!({ "url": null }));
+    }
+    let mut body = json!({ "url": args.to.as_ref()? });
+    if !args.events.is_empty() {
+        body["events"] = json!(args.events);
+    }
+    if let Some(budget) = &args.lag_budget {
+        body["lag_budget"] = json!(budget);
+    }
+    Some(body)
 }
 
 /// What is given takes the place of what was.

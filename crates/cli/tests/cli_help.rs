@@ -49,6 +49,7 @@ const VERBS: &[&str] = &[
     "type set",
     "type list",
     "type delete",
+    "tenant notify",
     "key",
     "key create",
     "key list",

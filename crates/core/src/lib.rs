@@ -11,6 +11,7 @@
 //! | [`retry`] | how long to wait before the next attempt |
 //! | [`wheel`] | the timing wheel for what is near |
 //! | [`lanes`] | the fair, bounded lanes for what is due |
+//! | [`breaker`] | whether a target is worth calling |
 //! | [`cron`] | cron expressions, on civil time |
 //! | [`schedule`] | recurring schedules: what fires when, and what is decided at each instant |
 //! | [`trace`] | the trace a job was submitted in |
@@ -20,6 +21,7 @@
 //! | [`limits`] | every bound, with its unit in its name |
 
 pub mod audit;
+pub mod breaker;
 pub mod cron;
 pub mod id;
 pub mod job;

@@ -144,6 +144,34 @@ pub const LEASE_MS_MAX: i64 = DAY_MS;
 /// What a push lease has over the push timeout, so that a timeout is reported before the lease runs out.
 pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
 
+/// Failures in a row of one tenant's pushes to one host before no more go there, unless set otherwise.
+pub const BREAKER_FAILURES_COUNT_DEFAULT: u32 = 20;
+/// How long none goes there the first time, unless set otherwise.
+pub const BREAKER_COOLDOWN_MS_DEFAULT: i64 = SECOND_MS;
+/// The same however often it failed, unless set otherwise.
+pub const BREAKER_COOLDOWN_MS_MAX_DEFAULT: i64 = 30 * SECOND_MS;
+/// How long a target that asks to wait is left alone, at most.
+pub const BREAKER_HOLD_MS_MAX: i64 = HOUR_MS;
+/// Hosts of one tenant whose failures are remembered; those that work are forgotten first.
+pub const BREAKERS_TENANT_COUNT_MAX: usize = 1_000;
+/// The same, of all tenants.
+pub const BREAKERS_COUNT_MAX: usize = 20_000;
+/// How long a host that failed is remembered while nothing is sent to it.
+pub const BREAKER_IDLE_MS: i64 = HOUR_MS;
+/// Text kept of why a host failed.
+pub const BREAKER_REASON_BYTES_MAX: usize = 256;
+
+/// How long a job may be due before its owner is told, unless set otherwise.
+pub const LAG_BUDGET_MS_DEFAULT: i64 = MINUTE_MS;
+/// Between two notifications of a tenant of the same event, at least.
+pub const NOTIFICATION_PAUSE_MS: i64 = MINUTE_MS;
+/// Things one notification tells of in full; of what is beyond it, only the number.
+pub const NOTIFICATION_ITEMS_COUNT_MAX: usize = 10;
+/// Attempts at one notification.
+pub const NOTIFICATION_ATTEMPTS_COUNT: u32 = 10;
+/// One of them.
+pub const NOTIFICATION_TIMEOUT_MS: i64 = 10 * SECOND_MS;
+
 /// How often a connected worker says something.
 pub const WORKER_HEARTBEAT_MS: i64 = 5 * SECOND_MS;
 /// Silence after which a connected worker is taken for dead.

@@ -8,6 +8,7 @@
 //! | [`directory`] | tenants, keys and secrets, as an operator has set them |
 //! | [`access`] | who may do what |
 //! | `audit` | who did what |
+//! | [`notify`] | telling tenants of what their owners should know |
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
@@ -25,6 +26,7 @@ pub mod engine;
 mod grpc;
 pub mod http;
 pub mod metrics;
+pub mod notify;
 mod pages;
 pub mod push;
 pub mod random;

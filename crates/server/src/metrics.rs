@@ -9,6 +9,7 @@ mod names;
 mod queues;
 mod recent;
 mod spans;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +42,7 @@ use self::queues::Queues;
 use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
 pub(crate) use self::spans::{DropReason, SpanCounts};
+use self::targets::Targets;
 
 /// From 1 ms to 5 min, fine where it matters.
 const LAG_BUCKETS_S: [f64; 20] = [
@@ -106,6 +108,7 @@ pub struct Metrics {
     calls: Calls,
     spans: SpanCounts,
     queues: Queues,
+    targets: Targets,
     disk: Option<Disk>,
     writable: Gauge,
     start_time: Seconds,
@@ -152,6 +155,7 @@ impl Metrics {
             calls: Calls::new(),
             spans: SpanCounts::default(),
             queues: Queues::new(),
+            targets: Targets::default(),
             disk: None,
             writable: Gauge::default(),
             start_time: Seconds::default(),
@@ -272,6 +276,7 @@ impl Metrics {
         registry.register("shards", "Shards of the store", self.shards.clone());
         registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
         self.queues.register(registry);
+        self.targets.register(registry);
         self.calls.register(registry);
         self.spans.register(registry);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];

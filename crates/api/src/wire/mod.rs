@@ -29,6 +29,7 @@ pub mod filter;
 pub mod flat_request;
 pub mod job_request;
 pub mod key_request;
+pub mod notification_request;
 pub mod order_request;
 pub mod query;
 pub mod read;

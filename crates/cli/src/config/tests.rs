@@ -153,3 +153,21 @@ fn traces_go_by_the_usual_variables_too_and_by_our_own_above_them() {
         assert!(wrong.contains(part), "{wrong}");
     }
 }
+
+#[test]
+fn rates_and_breakers_are_set_everywhere_alike() {
+    let file =
+        file("breaker_failures = 7\nbreaker_cooldown = \"2s\"\nhost_rate = [\"50\", \"a.example=5\"]\n");
+    let path = format!("--config {} --breaker-cooldown-max 1m", file.path().display());
+    let config = load(&args(&path), |_| None).unwrap();
+    let breaker = config.breaker;
+    assert_eq!((breaker.failures, breaker.cooldown_ms, breaker.cooldown_ms_max), (7, 2_000, 60_000));
+    assert_eq!(
+        (config.host_rates.of("http://b.example"), config.host_rates.of("http://a.example")),
+        (Some(50), Some(5))
+    );
+    let env = |name: &str| (name == "TIDEWHEEL_HOST_RATE").then(|| "9, a.example=3".to_owned());
+    assert_eq!(load(&args(""), env).unwrap().host_rates.of("http://a.example:80"), Some(3));
+    let text = load(&args("--host-rate much --breaker-failures -1"), |_| None).unwrap_err();
+    assert!(text.contains("--host-rate: \"much\"") && text.contains("2 faults"), "{text}");
+}

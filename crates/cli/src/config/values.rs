@@ -18,6 +18,8 @@ use super::{AuditScope, Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 /// The port of [`LISTEN_DEFAULT`].
 const PORT_DEFAULT: u16 = 7400;
 const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
+const BREAKER_FAILURES_COUNT: RangeInclusive<u32> = 0..=1_000_000;
+const BREAKER_COOLDOWN_MS: RangeInclusive<i64> = 10..=HOUR_MS;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
 /// History and the audit trail are dropped by the day, so less than one means nothing.
 const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
@@ -36,18 +38,27 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
             ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
         return Ok(());
     }
+    if key == Key::HostRate {
+        for text in texts {
+            config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
+        }
+        return Ok(());
+    }
     let text = texts.first().map(|text| text.trim()).unwrap_or_default();
     if text.is_empty() {
         return Err("must not be empty".to_owned());
     }
     match key {
-        Key::AllowTarget => {}
+        Key::AllowTarget | Key::HostRate => {}
         Key::Data => config.data = PathBuf::from(text),
         Key::Store => config.store = Some(store(text)?),
         Key::Listen => config.listen = listen(text)?,
         Key::AdminKeyFile => config.admin_key_file = Some(PathBuf::from(text)),
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
         Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
+        Key::BreakerFailures => config.breaker.failures = number(text, BREAKER_FAILURES_COUNT)?,
+        Key::BreakerCooldown => config.breaker.cooldown_ms = duration_ms(text, BREAKER_COOLDOWN_MS)?,
+        Key::BreakerCooldownMax => config.breaker.cooldown_ms_max = duration_ms(text, BREAKER_COOLDOWN_MS)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
         Key::Audit => config.audit = audit(text)?,
         Key::AuditRetention => config.audit_retention_ms = duration_ms(text, HISTORY_MS)?,

@@ -58,6 +58,19 @@ pub(crate) struct ServeArgs {
     /// Pushes under way at a time to one host [default: 256]
     #[arg(long, value_name = "COUNT")]
     push_per_host: Option<String>,
+    /// Pushes begun per second to each host, such as 50, or to one, such as api.example.com=5 or *.example.com=5; may be
+    /// given more than once [default: no bound]
+    #[arg(long, value_name = "RATE")]
+    host_rate: Vec<String>,
+    /// Failures in a row of a tenant's pushes to a host before its jobs for it wait; 0 is never [default: 20]
+    #[arg(long, value_name = "COUNT")]
+    breaker_failures: Option<String>,
+    /// How long they wait until one is tried again; doubles each time that fails [default: 1s]
+    #[arg(long, value_name = "DURATION")]
+    breaker_cooldown: Option<String>,
+    /// How long they wait at most [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    breaker_cooldown_max: Option<String>,
     /// How long finished jobs are kept [default: 30d]
     #[arg(long, value_name = "DURATION")]
     history: Option<String>,
@@ -112,6 +125,9 @@ impl ServeArgs {
             (Key::AdminKeyFile, &self.admin_key_file),
             (Key::PushConcurrency, &self.push_concurrency),
             (Key::PushPerHost, &self.push_per_host),
+            (Key::BreakerFailures, &self.breaker_failures),
+            (Key::BreakerCooldown, &self.breaker_cooldown),
+            (Key::BreakerCooldownMax, &self.breaker_cooldown_max),
             (Key::History, &self.history),
             (Key::Audit, &self.audit),
             (Key::AuditRetention, &self.audit_retention),
@@ -129,8 +145,10 @@ impl ServeArgs {
         ];
         let mut layer: Layer =
             single.into_iter().filter_map(|(key, value)| Some((key, vec![value.clone()?]))).collect();
-        if !self.allow_target.is_empty() {
-            layer.insert(Key::AllowTarget, self.allow_target.clone());
+        for (key, list) in [(Key::AllowTarget, &self.allow_target), (Key::HostRate, &self.host_rate)] {
+            if !list.is_empty() {
+                layer.insert(key, list.clone());
+            }
         }
         layer
     }

@@ -15,6 +15,7 @@ use tidewheel_server::directory::Directory;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
 use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
 use tidewheel_server::metrics::Metrics;
+use tidewheel_server::notify;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
 use tidewheel_server::traces::{ExportConfig, Exporter, Traces};
@@ -114,6 +115,7 @@ impl Node {
         }
         .context("cannot start on this store")?;
         access.directory().steer(&engine);
+        notify::start(&engine, access.directory());
         let is_closed = access.is_closed();
         let app = router(HttpParts { engine: engine.clone(), targets, limits: config.http, access });
         let (stop, stopped) = oneshot::channel::<()>();

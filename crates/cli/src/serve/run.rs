@@ -75,6 +75,8 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
         engine: Config {
             push_max: config.push_concurrency,
             push_per_host_max: config.push_per_host,
+            host_rates: config.host_rates,
+            breaker: config.breaker,
             history_ms: config.history_ms,
             audit_retention_ms: config.audit_retention_ms,
             catch_up_per_second: config.catch_up_jobs_per_s,

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `tenants` | weights and limits |
 //! | `keys` | API keys, by their digest |
+//! | `notifications` | where a tenant is told of what its owner should know |
 //! | `webhook_secrets` | what pushes are signed with |
 //! | `sessions` | which sessions of the web pages have ended |
 //! | `job_types` | schemas, submitters and defaults of job types |
@@ -13,6 +14,7 @@
 
 mod job_types;
 mod keys;
+mod notifications;
 mod sessions;
 mod tenants;
 mod webhook_secrets;
@@ -36,6 +38,7 @@ use crate::random;
 pub(crate) use self::job_types::{JobType, TypeBook, TypeRefusal};
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
 pub(crate) use self::keys::{KeyAsked, KeyRefusal};
+pub use self::notifications::{Event, NotificationSettings};
 pub use self::tenants::TenantSettings;
 pub(crate) use self::tenants::TenantShown;
 pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown};
@@ -69,6 +72,7 @@ struct Snapshot {
     change: u64,
     tenants: FxHashMap<Tenant, TenantShown>,
     secrets: FxHashMap<Tenant, webhook_secrets::Kept>,
+    notifications: FxHashMap<Tenant, Arc<NotificationSettings>>,
     keys: keys::KeyRing,
     session_ends: FxHashMap<sessions::OfKey, sessions::Ends>,
     types: FxHashMap<Tenant, Arc<TypeBook>>,
@@ -154,6 +158,11 @@ impl Directory {
         for document in self.read_all(sessions::KIND).await? {
             if let Some(ends) = read(&document) {
                 snapshot.session_ends.insert((document.key.tenant, document.key.name), ends);
+            }
+        }
+        for document in self.read_all(notifications::KIND).await? {
+            if let Some(settings) = read::<NotificationSettings>(&document) {
+                snapshot.notifications.insert(document.key.tenant, Arc::new(settings));
             }
         }
         snapshot.keys = keys::KeyRing::of(

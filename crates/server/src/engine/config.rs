@@ -1,10 +1,12 @@
 //! The knobs of the engine, each with its default as a named constant.
 
+use tidewheel_core::breaker::BreakerConfig;
 use tidewheel_core::limits::{
     AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, MINUTE_MS, SECOND_MS, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
     WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
+use super::host_rates::HostRates;
 use crate::traces::Traces;
 
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
@@ -32,6 +34,10 @@ pub struct Config {
     pub push_max: usize,
     /// Pushes under way at once to one host.
     pub push_per_host_max: usize,
+    /// Pushes begun per second to one host.
+    pub host_rates: HostRates,
+    /// When a tenant's pushes to a host that fails are held back.
+    pub breaker: BreakerConfig,
     /// Wait after which a job counts as one priority higher.
     pub aging_ms: i64,
     /// Pace at which jobs are started that are made up for (missed while the server was down, backfilled or
@@ -75,6 +81,8 @@ impl Default for Config {
             claims_max: 4,
             push_max: 1_024,
             push_per_host_max: 256,
+            host_rates: HostRates::default(),
+            breaker: BreakerConfig::default(),
             aging_ms: 30 * SECOND_MS,
             catch_up_per_second: 5_000,
             tenant_catch_up_per_second: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,

@@ -1,5 +1,7 @@
 //! The end of an attempt: how it is known, and who hears of it.
 
+use std::sync::Arc;
+
 use tidewheel_core::job::{Attempt, Command, Ending, Job};
 use tidewheel_store::Applied;
 
@@ -55,10 +57,11 @@ impl Ends {
 }
 
 impl Shared {
-    /// Counts, traces and logs that an attempt of the job ended.
-    pub(super) fn attempt_ended(&self, job: &Job) {
+    /// Counts, traces, tells and logs that an attempt of the job ended.
+    pub(super) fn attempt_ended(&self, job: &Arc<Job>) {
         self.metrics.attempt_ended(job);
         self.traces.attempt_ended(job);
+        self.tell_of_end(job);
         if let Some(attempt) = job.status.attempts.last().filter(|_| job.status.running.is_none()) {
             tracing::debug!(
                 job_id = named(&job.id),

@@ -47,21 +47,21 @@ const SCALE: i64 = 1_000_000;
 const BURST_DIVISOR: i64 = 10;
 
 #[derive(Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     tokens: i64,
     filled_ms: i64,
 }
 
 /// What a bucket is filled by, and how far: so that no second, wherever it begins, sees more than the rate.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
+pub(super) struct Rate {
     /// Millionths of a job per millisecond.
     per_ms: i64,
     burst: i64,
 }
 
 impl Rate {
-    fn per_second(count: u32) -> Self {
+    pub(super) fn per_second(count: u32) -> Self {
         let count = i64::from(count.max(1));
         let burst = (count / BURST_DIVISOR).max(1);
         // A second may begin with a full bucket.
@@ -70,18 +70,33 @@ impl Rate {
 }
 
 impl Bucket {
-    fn full(rate: Rate, monotonic_ms: i64) -> Self {
+    pub(super) fn full(rate: Rate, monotonic_ms: i64) -> Self {
         Self { tokens: rate.burst, filled_ms: monotonic_ms }
     }
 
-    fn fill(&mut self, rate: Rate, monotonic_ms: i64) {
+    pub(super) fn fill(&mut self, rate: Rate, monotonic_ms: i64) {
         let passed_ms = monotonic_ms.saturating_sub(self.filled_ms).max(0);
         self.filled_ms = self.filled_ms.max(monotonic_ms);
         self.tokens = self.tokens.saturating_add(passed_ms.saturating_mul(rate.per_ms)).min(rate.burst);
     }
 
-    fn whole(&self) -> usize {
+    pub(super) fn whole(&self) -> usize {
         usize::try_from(self.tokens / SCALE).unwrap_or(0)
+    }
+
+    /// Takes out so many.
+    pub(super) fn take(&mut self, count: usize) {
+        self.tokens -= i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(SCALE);
+    }
+
+    /// How long until there is a whole one.
+    pub(super) fn whole_in_ms(&self, rate: Rate) -> i64 {
+        let missing = (SCALE - self.tokens).max(0);
+        missing.saturating_add(rate.per_ms - 1) / rate.per_ms.max(1)
+    }
+
+    pub(super) const fn is_full(&self, rate: Rate) -> bool {
+        self.tokens >= rate.burst
     }
 }
 

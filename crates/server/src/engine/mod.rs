@@ -16,6 +16,7 @@ mod deliver;
 mod endings;
 mod governor;
 mod handed;
+mod host_rates;
 mod leases;
 mod listing;
 mod outcomes;
@@ -29,7 +30,9 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod target_answers;
 mod territory;
+mod tidings;
 mod workers;
 mod zoning;
 
@@ -50,7 +53,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::Config;
 pub use deliver::{Deliver, Report, Reports};
-pub use ready::{Allotment, Interest, LaneView, Tenants};
+pub use host_rates::{HostRate, HostRates, WrittenRate};
+pub(crate) use ready::origin_of;
+pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
+pub use tidings::Tiding;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -62,6 +68,7 @@ use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
 use territory::Territory;
+use tidings::Tidings;
 
 /// What the engine is made of.
 #[expect(missing_debug_implementations, reason = "made of trait objects")]
@@ -113,6 +120,9 @@ struct Shared {
     /// A hint was dropped for want of room: read everything due again.
     hint_lost: AtomicBool,
     draining: AtomicBool,
+    /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
+    watched_targets: AtomicUsize,
+    tidings: Tidings,
 }
 
 impl Shared {
@@ -145,13 +155,15 @@ pub struct Take {
 }
 
 /// Where a waiting job is inside the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In the store: not near yet, or in a backlog that is kept there.
     Store {
         /// Its lane is full, so its backlog stays in the store.
         backlog: bool,
     },
+    /// In the store: its target is not called.
+    HeldBack(BreakerView),
     /// In the store: it is made up for, at its tenant's pace.
     Paced,
     /// In the wheel: starts at its time.
@@ -222,6 +234,8 @@ impl Engine {
             opened_ms: AtomicI64::new(i64::MIN),
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            watched_targets: AtomicUsize::new(0),
+            tidings: Tidings::default(),
         });
         if shared.is_appointed("zones", ZONES_MS).await {
             zoning::bring_in_line(&shared).await?;

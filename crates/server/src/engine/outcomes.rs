@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidewheel_core::breaker::Answer;
 use tidewheel_core::job::{Command, Job, Token};
 use tidewheel_store::{Applied, Order, Refusal};
 use tokio::sync::{Semaphore, mpsc};
@@ -12,6 +13,7 @@ use super::Shared;
 use super::deliver::Report;
 use super::leases::Renewal;
 use super::scheduler::Message;
+use super::target_answers::{self, Heard};
 
 /// Reports in one write.
 const BATCH_COUNT_MAX: usize = 4_096;
@@ -29,6 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceive
         if reports.recv_many(&mut batch, BATCH_COUNT_MAX).await == 0 {
             return;
         }
+        tell_of_targets(&shared, &batch);
         let orders: Vec<Order> = batch
             .drain(..)
             .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command, key: None })
@@ -38,6 +41,16 @@ pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceive
             write(&shared, orders).await;
             drop(permit);
         });
+    }
+}
+
+/// Tells the scheduler how targets are; before the outcomes are written, so that no more is sent to one that is down.
+fn tell_of_targets(shared: &Shared, batch: &[Report]) {
+    let any_watched = shared.watched_targets.load(Ordering::SeqCst) > 0;
+    let each = batch.iter().filter_map(target_answers::heard);
+    let heard: Vec<Heard> = each.filter(|heard| any_watched || heard.answer != Answer::Fine).collect();
+    if !heard.is_empty() {
+        shared.tell(Message::Heard(heard));
     }
 }
 

@@ -11,7 +11,7 @@ use super::app::{App, HttpParts};
 use super::problem::Problem;
 use super::{
     access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, job_types, jobs, keys,
-    overview, queues, schedules, session, tenants, webhook_secrets, workers,
+    notifications, overview, queues, schedules, session, targets, tenants, webhook_secrets, workers,
 };
 use crate::access::{Access, Guard, guard_route};
 
@@ -81,11 +81,14 @@ fn v1() -> Vec<Route> {
         on("get", "/types/{type}", get(job_types::one)),
         on("put", "/types/{type}", put(job_types::put)),
         on("delete", "/types/{type}", delete(job_types::delete)),
+        on("get", "/tenants/{id}/notifications", get(notifications::one)),
+        on("put", "/tenants/{id}/notifications", put(notifications::put)),
         on("get", "/keys", get(keys::list)),
         on("post", "/keys", post(keys::make)),
         on("get", "/keys/{id}", get(keys::one)),
         on("delete", "/keys/{id}", delete(keys::revoke)),
         on("get", "/overview", get(overview::show)),
+        on("get", "/targets", get(targets::list)),
     ]
 }
 

@@ -15,6 +15,8 @@ use super::{Seconds, level, seconds};
 pub(crate) struct QueueLevel {
     /// Jobs due and in memory.
     pub(crate) depth: usize,
+    /// More are due that stay in the store until there is room.
+    pub(crate) more: bool,
     /// How long the oldest of them has been due.
     pub(crate) oldest_age_ms: i64,
     /// Workers connected for it, and those who ask for its jobs over HTTP this moment.
@@ -25,6 +27,7 @@ pub(crate) struct QueueLevel {
 #[derive(Debug)]
 pub(super) struct Queues {
     depth: Family<QueueLabels, Gauge>,
+    more: Family<QueueLabels, Gauge>,
     oldest_age: Family<QueueLabels, Seconds>,
     workers: Family<QueueLabels, Gauge>,
     names: Names,
@@ -36,6 +39,7 @@ impl Queues {
     pub(super) fn new() -> Self {
         Self {
             depth: Family::default(),
+            more: Family::default(),
             oldest_age: Family::default(),
             workers: Family::default(),
             names: Names::new(QUEUES_NAMED_COUNT_MAX),
@@ -45,6 +49,11 @@ impl Queues {
 
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("queue_depth", "Jobs due and in memory, by queue", self.depth.clone());
+        registry.register(
+            "queue_more",
+            "1 if more jobs of a queue are due than are in memory",
+            self.more.clone(),
+        );
         registry.register_with_unit(
             "queue_oldest_age",
             "How long the oldest job in memory of a queue has been due",
@@ -65,6 +74,7 @@ impl Queues {
         for (name, queue) in levels {
             let sum = shown.entry(self.names.shown(name)).or_default();
             sum.depth += queue.depth;
+            sum.more |= queue.more;
             sum.workers += queue.workers;
             sum.oldest_age_ms = sum.oldest_age_ms.max(queue.oldest_age_ms);
         }
@@ -76,6 +86,7 @@ impl Queues {
     fn set_one(&self, queue: Arc<str>, to: QueueLevel) {
         let labels = QueueLabels { queue };
         self.depth.get_or_create(&labels).set(level(to.depth));
+        self.more.get_or_create(&labels).set(i64::from(to.more));
         self.oldest_age.get_or_create(&labels).set(seconds(to.oldest_age_ms));
         self.workers.get_or_create(&labels).set(level(to.workers));
     }

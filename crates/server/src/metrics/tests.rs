@@ -77,7 +77,7 @@ fn names_of_tenants_and_queues_are_bounded() {
     let metrics = Metrics::new();
     metrics.started(&lags_of((0..TENANTS_NAMED_COUNT_MAX + 7).map(|n| format!("t{n}"))));
     let names: Vec<String> = (0..QUEUES_NAMED_COUNT_MAX + 7).map(|n| format!("q{n:03}")).collect();
-    let level = QueueLevel { depth: 3, oldest_age_ms: 2_000, workers: 1 };
+    let level = QueueLevel { depth: 3, more: true, oldest_age_ms: 2_000, workers: 1 };
     metrics.set_queues(&names.iter().map(|name| (name.as_str(), level)).collect());
     let text = metrics.render();
     let count = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
@@ -91,12 +91,14 @@ fn names_of_tenants_and_queues_are_bounded() {
 #[test]
 fn a_queue_that_is_gone_goes_to_zero() {
     let metrics = Metrics::new();
-    let level = QueueLevel { depth: 3, oldest_age_ms: 2_000, workers: 1 };
+    let level = QueueLevel { depth: 3, more: true, oldest_age_ms: 2_000, workers: 1 };
     metrics.set_queues(&BTreeMap::from([("mail", level)]));
     assert!(metrics.render().contains("tidewheel_queue_workers{queue=\"mail\"} 1\n"));
     metrics.set_queues(&BTreeMap::new());
     let text = metrics.render();
-    for gauge in ["depth{queue=\"mail\"} 0\n", "oldest_age_seconds{queue=\"mail\"} 0.0\n"] {
+    for gauge in
+        ["depth{queue=\"mail\"} 0\n", "more{queue=\"mail\"} 0\n", "oldest_age_seconds{queue=\"mail\"} 0.0\n"]
+    {
         assert!(text.contains(&format!("tidewheel_queue_{gauge}")), "{text}");
     }
 }

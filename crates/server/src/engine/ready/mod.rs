@@ -3,8 +3,11 @@
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
 mod allotments;
+mod breakers;
 mod demand;
+mod hold_back;
 mod interest;
+mod paces;
 mod pick;
 mod place;
 mod refill;
@@ -25,9 +28,12 @@ use tidewheel_core::wheel::Wheel;
 
 pub use self::allotments::Allotment;
 use self::allotments::Allotments;
+pub use self::breakers::BreakerView;
+use self::breakers::Breakers;
 use self::demand::Demand;
 pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
+use self::paces::Paces;
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
 pub(super) use self::refill::{Lot, Refill};
@@ -91,6 +97,8 @@ pub(super) struct Ready {
     queues_first: bool,
     subscribers: Subscribers,
     allotments: Allotments,
+    breakers: Breakers,
+    paces: Paces,
     demand: Demand,
     refills: VecDeque<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
@@ -98,6 +106,8 @@ pub(super) struct Ready {
     push_in_flight: usize,
     window_ends: Timestamp,
     fired: Vec<Arc<Job>>,
+    /// As of the last turn.
+    monotonic_ms: i64,
 }
 
 /// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
@@ -110,7 +120,11 @@ const NO_ROOM_MS_MIN: i64 = 2;
 const NO_ROOM_AHEAD_MS: i64 = 50;
 /// `scheme://host:port` of a target: what limits and lanes go by.
 pub(super) fn host_of(target: &Target) -> &str {
-    let url: &str = &target.url;
+    origin_of(&target.url)
+}
+
+/// `scheme://host:port` of a URL.
+pub(crate) fn origin_of(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + 3);
     let rest = url.get(start..).unwrap_or_default();
     let len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -127,6 +141,8 @@ fn time_for(count: usize, picked: usize) -> i64 {
 impl Ready {
     pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {
         Self {
+            breakers: Breakers::new(config.breaker),
+            paces: Paces::new(config.host_rates.clone()),
             config,
             made_up,
             wheel: Wheel::new(now.as_ms()),
@@ -148,6 +164,7 @@ impl Ready {
             push_in_flight: 0,
             window_ends: now,
             fired: Vec::new(),
+            monotonic_ms: 0,
         }
     }
 
@@ -290,6 +307,7 @@ impl Ready {
         let full = self.is_full();
         let made_up = self.made_up.has(&job);
         let key = |job: &Job| LotKey { tenant: job.tenant.clone(), priority: job.spec.priority, made_up };
+        let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
@@ -304,10 +322,11 @@ impl Ready {
             return Offer::Overflowed;
         }
         let lot_count = lot_max - slot.lane.free(job.tenant.as_str(), priority);
-        let has_room = lot_count < lot_max && (!full || lot_count < lot_min);
+        let has_room = !is_held_back && lot_count < lot_max && (!full || lot_count < lot_min);
         if !has_room {
             let picked = slot.picked_now.max(slot.picked_before);
-            if may_wait && picked >= FAST_PICKS || refilling {
+            let moves = may_wait && !is_held_back && picked >= FAST_PICKS;
+            if moves || refilling {
                 return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
             }
             slot.overflows.insert(key(&job), Overflow::starting_at(at));
@@ -332,7 +351,11 @@ impl Ready {
     fn activate(&mut self, index: usize) {
         let per_host_max = self.config.push_per_host_max;
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            let can_move = if slot.is_queue { !slot.seats.is_empty() } else { slot.in_flight < per_host_max };
+            let can_move = if slot.is_queue {
+                !slot.seats.is_empty()
+            } else {
+                slot.in_flight < per_host_max && !self.paces.waits(&slot.name)
+            };
             if can_move && !slot.active && !slot.lane.is_empty() {
                 slot.active = true;
                 let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
@@ -376,6 +399,7 @@ impl Ready {
         }
         self.refills.retain(|lot| wanted(&lot.key.tenant));
         self.failed_refills.retain(|lot| wanted(&lot.key.tenant));
+        self.breakers.keep(wanted);
     }
 
     /// Whether the wheel's entry of a job is the one that counts.
@@ -422,6 +446,7 @@ impl Ready {
         {
             self.vacate(lane);
             self.end_allotted(id);
+            self.probe_ended(id);
         }
     }
 

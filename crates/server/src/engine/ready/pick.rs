@@ -92,19 +92,29 @@ impl Ready {
             let Some(index) = self.active_hosts.pop_front() else { break };
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { continue };
             slot.active = false;
-            let room = self.config.push_per_host_max.saturating_sub(slot.in_flight);
+            let paced = self.paces.room(&slot.name, self.monotonic_ms);
+            if paced == 0 {
+                // It is looked at again when its rate allows.
+                continue;
+            }
+            let room = self.config.push_per_host_max.saturating_sub(slot.in_flight).min(paced);
             let global = self.config.push_max.saturating_sub(self.push_in_flight);
             let count = room.min(global).min(LANE_TURN).min(count_max - push.len());
             let before = push.len();
             for _ in 0..count {
-                let allotments = &self.allotments;
-                let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-                let Some(entry) = slot.lane.pop(now.as_ms(), |tenant| allotments.admits(tenant)) else {
+                let (allotments, breakers) = (&self.allotments, &self.breakers);
+                let Some(LaneSlot { lane, name, .. }) = self.lanes.get_mut(index).and_then(Option::as_mut)
+                else {
                     break;
                 };
+                let may = |tenant: &str| allotments.admits(tenant) && breakers.admits(tenant, name);
+                let Some(entry) = lane.pop(now.as_ms(), may) else { break };
                 push.push(self.picked(index, entry));
             }
             self.push_in_flight += push.len() - before;
+            if let Some(slot) = self.lanes.get(index).and_then(Option::as_ref) {
+                self.paces.took(&slot.name, push.len() - before);
+            }
             if count > 0 && push.len() == before {
                 // Everybody in it is at their cap: it would be looked at again and again.
                 self.allotments.stall(index);
@@ -193,6 +203,9 @@ impl Ready {
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             slot.in_flight += 1;
             slot.picked_now += 1;
+            if !slot.is_queue {
+                self.breakers.began(&entry.item.tenant, &slot.name, entry.item.id);
+            }
         }
         self.queue_refills(index, &entry.item.tenant, entry.priority);
         self.allotments.began(&entry.item.tenant, entry.item.id);

@@ -67,6 +67,10 @@ impl Ready {
     pub(super) fn queue_refill(&mut self, index: usize, key: LotKey) {
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let full = self.is_full();
+        if self.holds_back(index, key.tenant.as_str()) {
+            // It is read when its target may be called.
+            return;
+        }
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
         let lot_count = lot_max - slot.lane.free(key.tenant.as_str(), key.priority);
         // Not before the read can bring something worth it; with a full memory that is little.

@@ -75,6 +75,8 @@ impl Ready {
                 (true, false) => Some("no_worker"),
                 (false, _) => None,
             }
+        } else if self.paces.waits(&slot.name) {
+            Some("host_rate")
         } else if slot.in_flight >= self.config.push_per_host_max {
             Some("host_limit")
         } else if self.push_in_flight >= self.config.push_max {
@@ -112,12 +114,12 @@ impl Ready {
             .is_some_and(|slot| slot.overflows.contains_key(&self.lot_key(job)))
     }
 
-    /// Jobs ready in each lane: name, whether it is a queue, depth, oldest.
-    pub(in crate::engine) fn depths(&self) -> impl Iterator<Item = (&str, bool, usize, Option<i64>)> {
-        self.lanes
-            .iter()
-            .flatten()
-            .map(|slot| (&*slot.name, slot.is_queue, slot.lane.len(), slot.lane.oldest_ready_at()))
+    /// Jobs ready in each lane: name, whether it is a queue, depth, whether there are more in the store, oldest.
+    pub(in crate::engine) fn depths(&self) -> impl Iterator<Item = (&str, bool, usize, bool, Option<i64>)> {
+        self.lanes.iter().flatten().map(|slot| {
+            let more = !slot.overflows.is_empty();
+            (&*slot.name, slot.is_queue, slot.lane.len(), more, slot.lane.oldest_ready_at())
+        })
     }
 
     /// Where overflowed lots go on reading.
@@ -128,6 +130,14 @@ impl Ready {
             .flat_map(|slot| slot.overflows.values())
             .map(|o| o.after.at.plus_ms(1))
             .min()
+    }
+
+    /// The same of those that wait for room, and not for their target.
+    pub(in crate::engine) fn oldest_crowded_out(&self) -> Option<Timestamp> {
+        let slots = self.lanes.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?)));
+        let lots = slots.flat_map(|(index, slot)| slot.overflows.iter().map(move |(key, o)| (index, key, o)));
+        let crowded_out = lots.filter(|(index, key, _)| !self.holds_back(*index, key.tenant.as_str()));
+        crowded_out.map(|(_, _, o)| o.after.at.plus_ms(1)).min()
     }
 
     /// Jobs in the wheel and the lanes.

@@ -204,6 +204,7 @@ impl Scheduler {
                 news.lags.note(pick, now.since_ms(expected_start(pick)));
                 self.leases.hold_new(&job, monotonic_ms);
                 self.shared.traces.started(&job);
+                self.shared.attempt_started(pick, &job);
                 return Some(job);
             }
             Granted::Running(job) => {
@@ -212,7 +213,10 @@ impl Scheduler {
                 self.reports.send(Report { tenant, id, command: Command::Release { token } });
             }
             // Its time was over: no attempt was made, and those before it have been counted.
-            Granted::Ended(job) => self.ready.unclaim(&job.id),
+            Granted::Ended(job) => {
+                self.ready.unclaim(&job.id);
+                self.shared.tell_of_end(&job);
+            }
             Granted::Refused(refusal) => {
                 let trace_id = self.shared.traces.trace_id_of(pick).map(tracing::field::display);
                 tracing::debug!(job_id = named(&pick.id), trace_id, %refusal, "a claim was refused");

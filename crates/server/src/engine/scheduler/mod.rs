@@ -6,6 +6,7 @@ mod news;
 mod peers;
 mod shards;
 mod take_back;
+mod targets;
 mod upkeep;
 mod workers;
 
@@ -31,8 +32,9 @@ use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
 use crate::engine::scan::{Part, Read, Scan};
+use crate::engine::target_answers::Heard;
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
-use crate::engine::{LaneView, Shared, Take, Whereabouts, named, outcomes, recheck};
+use crate::engine::{BreakerView, LaneView, Shared, Take, Whereabouts, named, outcomes, recheck};
 
 /// What the scheduler hears of.
 pub(in crate::engine) enum Message {
@@ -70,6 +72,10 @@ pub(in crate::engine) enum Message {
     Lost { done: oneshot::Sender<()> },
     /// Somebody asks what of a tenant waits where.
     Lanes { tenant: Tenant, count_max: usize, reply: oneshot::Sender<Vec<LaneView>> },
+    /// Pushes told something of their targets.
+    Heard(Vec<Heard>),
+    /// Somebody asks which targets of a tenant are not as they should be.
+    Breakers { tenant: Tenant, reply: oneshot::Sender<Vec<BreakerView>> },
     /// Another node says something.
     Peer(PeerMessage),
     /// Stop promoting; answer when nothing is under way.
@@ -224,6 +230,9 @@ impl Scheduler {
         if let Some(advert_ms) = self.next_advert_ms() {
             ms = ms.min(advert_ms - monotonic_ms);
         }
+        if let Some(target_ms) = self.ready.next_target_ms() {
+            ms = ms.min(target_ms - monotonic_ms);
+        }
         if let Some(ends_ms) = self.leases.next_end_ms() {
             ms = ms.min(ends_ms - monotonic_ms);
         }
@@ -239,6 +248,7 @@ impl Scheduler {
             self.sweep_at_ms = monotonic_ms;
         }
         self.turned_at = now;
+        self.ready.tend_targets(monotonic_ms);
         self.ready.advance(now);
         self.end_leases(monotonic_ms);
         self.tend_workers(monotonic_ms);

@@ -61,7 +61,7 @@ impl Scheduler {
             Message::Take { take, reply } => self.taker(take, reply),
             Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
-                reply.send(self.whereabouts(&job)).ok();
+                reply.send(self.whereabouts(&job, now)).ok();
             }
             Message::Gained { shards, running } => self.gained(shards, &running, now),
             Message::Lost { done } => {
@@ -70,6 +70,10 @@ impl Scheduler {
             }
             Message::Lanes { tenant, count_max, reply } => {
                 reply.send(self.ready.lanes_of(&tenant, count_max)).ok();
+            }
+            Message::Heard(all) => self.hear_of_targets(&all, now),
+            Message::Breakers { tenant, reply } => {
+                reply.send(self.ready.breakers_of(&tenant, now)).ok();
             }
             Message::Peer(message) => self.hear_peer(message),
             Message::Drain { reply } => self.drain(reply),
@@ -168,7 +172,12 @@ impl Scheduler {
         self.take_in(job, now);
     }
 
-    pub(super) fn whereabouts(&self, job: &Job) -> Whereabouts {
+    pub(super) fn whereabouts(&self, job: &Job, now: Timestamp) -> Whereabouts {
+        if let None | Some(Stage::Wheel | Stage::Lane(_)) = self.ready.stage(&job.id)
+            && let Some(breaker) = self.ready.breaker_of(job, now)
+        {
+            return Whereabouts::HeldBack(breaker);
+        }
         match self.ready.stage(&job.id) {
             None if self.ready.overflowed(job) => Whereabouts::Store { backlog: true },
             None if (MadeUp { missed_before: self.missed_before }).has(job) => Whereabouts::Paced,

@@ -61,6 +61,8 @@ impl Scheduler {
             self.ready.drop_gone_takers();
             self.tend_peers(monotonic_ms);
             self.governor.forget_idle(monotonic_ms);
+            self.ready.forget_idle_targets(monotonic_ms);
+            self.note_targets();
             self.set_gauges(now);
         }
     }
@@ -89,7 +91,8 @@ impl Scheduler {
         metrics.set_memory(self.ready.waiting(), self.ready.in_flight(), self.leases.len());
         let connected = self.workers.connected();
         metrics.set_workers(connected, self.workers.len().saturating_sub(connected));
-        let oldest = [self.scan.oldest_unread(now), self.ready.oldest_overflow()].into_iter().flatten().min();
+        let oldest = [self.scan.oldest_unread(now), self.ready.oldest_crowded_out()];
+        let oldest = oldest.into_iter().flatten().min();
         let lag_ms = oldest.map_or(0, |at| now.since_ms(at).max(0));
         metrics.set_oldest_unpromoted(lag_ms);
         self.shared.lag_ms.store(lag_ms, Ordering::SeqCst);
@@ -107,13 +110,13 @@ impl Scheduler {
     fn set_lane_gauges(&self, now: Timestamp) {
         let mut levels: BTreeMap<&str, QueueLevel> = BTreeMap::new();
         let (mut queues, mut pushes) = (QueueLevel::default(), QueueLevel::default());
-        for (name, is_queue, depth, oldest_ms) in self.ready.depths() {
+        for (name, is_queue, depth, more, oldest_ms) in self.ready.depths() {
             let age_ms = oldest_ms.map_or(0, |oldest_ms| now.as_ms().saturating_sub(oldest_ms));
             let sum = if is_queue { &mut queues } else { &mut pushes };
             sum.depth += depth;
             sum.oldest_age_ms = sum.oldest_age_ms.max(age_ms);
             if is_queue {
-                levels.insert(name, QueueLevel { depth, oldest_age_ms: age_ms, workers: 0 });
+                levels.insert(name, QueueLevel { depth, more, oldest_age_ms: age_ms, workers: 0 });
             }
         }
         self.ready.each_served_queue(|name, workers| levels.entry(name).or_default().workers += workers);

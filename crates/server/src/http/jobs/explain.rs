@@ -7,11 +7,12 @@ use axum::response::Response;
 use http::StatusCode;
 use tidewheel_api::wire::filter::ShownState;
 use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::breaker::BreakerState;
 use tidewheel_core::job::{Destination, Job, State as JobState};
 use tidewheel_core::time::{Timestamp, format_duration};
 
 use super::read::find;
-use crate::engine::Whereabouts;
+use crate::engine::{BreakerView, Whereabouts};
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::caller::{Caller, JobPath};
@@ -96,6 +97,7 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
             ("backlog", "its lane is full; it is read from the store once there is room".to_owned())
         }
         Whereabouts::Store { backlog: false } => ("scan", "it is about to be read from the store".to_owned()),
+        Whereabouts::HeldBack(breaker) => return held_back(&breaker, &late),
         Whereabouts::Paced => (
             "pace",
             "it was missed, backfilled or replayed, and such jobs start at a limited rate".to_owned(),
@@ -109,6 +111,9 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
         }
         Whereabouts::Lane { depth, reason: Some("host_limit") } => {
             ("host_limit", format!("as many pushes as may be are under way to its host; {depth} are ready"))
+        }
+        Whereabouts::Lane { depth, reason: Some("host_rate") } => {
+            ("host_rate", format!("as many pushes per second as may be begin to its host; {depth} are ready"))
         }
         Whereabouts::Lane { depth, reason: Some("tenant_limit") } => (
             "tenant_limit",
@@ -125,6 +130,24 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
     };
     let expected_start = Some(now).filter(|_| waits_for != "worker");
     Explanation { waits_for: Some(waits_for), detail: format!("due for {late}: {detail}"), expected_start }
+}
+
+fn held_back(breaker: &BreakerView, late: &str) -> Explanation {
+    let BreakerView { host, since, failures, reason, next_probe_at, .. } = breaker;
+    let probe = match next_probe_at {
+        Some(at) => format!("one job is tried at {at} to see whether it works"),
+        None => "one job is being tried to see whether it works".to_owned(),
+    };
+    let why = match breaker.state {
+        BreakerState::Held => format!("{host} asked at {since} to be left alone ({reason})"),
+        BreakerState::Closed | BreakerState::Open | BreakerState::HalfOpen => format!(
+            "the circuit breaker of {host} is {} since {since}, after {failures} failures in a row; the last: {reason}",
+            breaker.state.as_str().replace('_', "-")
+        ),
+    };
+    let detail =
+        format!("due for {late}: {why}; {probe}. Until then it waits in the store, and no attempt is used");
+    Explanation { waits_for: Some("breaker"), detail, expected_start: *next_probe_at }
 }
 
 fn place(job: &Job) -> String {

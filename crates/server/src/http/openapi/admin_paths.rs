@@ -36,6 +36,20 @@ const CHANGE_SECRETS: &[Code] = &[
 const ONE_SECRET_PROBLEMS: &[Code] = &[Code::SecretNotFound, Code::SecretConflict, Code::StoreUnavailable];
 const ONE_KEY_PROBLEMS: &[Code] = &[Code::KeyNotFound, Code::StoreUnavailable];
 
+const PUT_NOTIFICATIONS: &[Code] = &[
+    Code::MalformedJson,
+    Code::TenantNotFound,
+    Code::RequestTimeout,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::InvalidRequest,
+    Code::StoreUnavailable,
+];
+
+const NOTIFICATIONS_NOTE: &str = "\
+Each notification is a job of the tenant, of type `tidewheel.notification`, pushed to the URL and signed as any other. Of one \
+event there is at most one a minute, which says how often it happened.";
+
 const SECRETS_NOTE: &str = "\
 Pushes are signed with every secret in use (Standard Webhooks, `v1`). A tenant that has set none has one all the same, \
 `default`. To replace a secret: add another, teach it to the receivers, remove the old one.";
@@ -117,6 +131,29 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: &[(204, "It is no longer used.", None)],
         problems: ONE_SECRET_PROBLEMS,
         ..PLAIN
+    },
+    Operation {
+        path: "/v1/tenants/{id}/notifications",
+        tag: ADMIN,
+        id: "getNotifications",
+        summary: "Where a tenant is told of dead letters, missed runs, failing targets and lag",
+        description: NOTIFICATIONS_NOTE,
+        parameters: OF_TENANT,
+        answers: &[(200, "What is set; `url` is null where nothing is.", Some("Notifications"))],
+        problems: NO_TENANT,
+        ..PLAIN
+    },
+    Operation {
+        method: "put",
+        path: "/v1/tenants/{id}/notifications",
+        tag: ADMIN,
+        id: "putNotifications",
+        summary: "Set where a tenant is told of them, and of which",
+        description: NOTIFICATIONS_NOTE,
+        parameters: OF_TENANT,
+        body: Body::Required("NewNotifications"),
+        answers: &[(200, "What is set now.", Some("Notifications"))],
+        problems: PUT_NOTIFICATIONS,
     },
     Operation {
         path: "/v1/keys",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tidewheel_api::wire::key_request::ROLES;
+use tidewheel_api::wire::notification_request::EVENTS;
 use tidewheel_api::wire::tenant_request::LIMIT_MAX;
 use tidewheel_core::limits::{
     KEY_NAME_BYTES_MAX, KEY_NAMES_COUNT_MAX, PAYLOAD_BYTES_MAX, TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
@@ -27,6 +28,11 @@ pub(super) fn requests() -> Value {
                 "payload_bytes": {"type": "integer", "minimum": 1, "maximum": PAYLOAD_BYTES_MAX},
                 "retention": described("Duration", "How long finished jobs are seen; at most as long as the server keeps them."),
             }},
+        })),
+        "NewNotifications": keyed(&[], json!({
+            "url": {"type": ["string", "null"], "format": "uri", "description": "Where to; held to the rules of targets. Null or left out: nowhere."},
+            "events": {"type": "array", "items": {"type": "string", "enum": EVENTS}, "description": "All of them unless set."},
+            "lag_budget": {"$ref": "#/components/schemas/Duration", "description": "How long a job may be due before `lag` is told: 1 s to 1 d, 1 m unless set."},
         })),
         "NewWebhookSecret": keyed(&[], json!({
             "secret": {"type": "string", "description": "`whsec_` and Base64 of 24 to 64 bytes; made if left out."},
@@ -81,6 +87,11 @@ pub(super) fn answers() -> Value {
             })),
         })),
         "TenantPage": page("TenantSettings"),
+        "Notifications": open(json!({
+            "url": or_null(json!({"type": "string"})),
+            "events": {"type": "array", "items": {"type": "string", "enum": EVENTS}},
+            "lag_budget": or_null(reference("Duration")),
+        })),
         "WebhookSecret": secret,
         "WebhookSecretPage": page("WebhookSecret"),
         "Key": key,

@@ -13,6 +13,7 @@ mod schedule_paths;
 mod schedule_shapes;
 mod session_paths;
 mod shapes;
+mod target_shapes;
 mod type_paths;
 mod type_shapes;
 

@@ -44,7 +44,7 @@ pub(super) fn answers() -> Value {
             "depth": {"type": "integer", "description": "Jobs in memory."},
             "more": {"type": "boolean", "description": "Whether more are due that stay in the store until there is room."},
             "oldest_at": described("Time", "Since when the longest waiting has been due."),
-            "waits_for": {"type": ["string", "null"], "description": "Why it does not move: `no_worker`, `workers_busy`, `host_limit`, `push_limit`; null when it does."},
+            "waits_for": {"type": ["string", "null"], "description": "Why it does not move: `no_worker`, `workers_busy`, `host_limit`, `host_rate`, `push_limit`; null when it does."},
         })),
         "OverviewSample": open(json!({
             "at": reference("Time"),

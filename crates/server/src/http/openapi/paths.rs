@@ -344,6 +344,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..PLAIN
     },
     Operation {
+        path: "/v1/targets",
+        id: "listTargets",
+        summary: "The hosts at which the tenant's pushes fail, and whether they are called",
+        description: "One circuit breaker for each tenant and host, of those that remember a failure, by host. In a cluster: those of the node that answers.",
+        parameters: &["Tenant", "Limit", "Cursor"],
+        answers: &[(200, "A page.", Some("TargetPage"))],
+        problems: READ,
+        ..PLAIN
+    },
+    Operation {
         path: "/healthz",
         id: "healthz",
         summary: "Whether the process is up",

@@ -13,7 +13,7 @@ use tidewheel_core::limits::{
 
 use super::{
     admin_shapes, audit_shapes, cluster_shapes, overview_shapes, reference, schedule_shapes, session_paths,
-    type_shapes,
+    target_shapes, type_shapes,
 };
 
 /// All shapes, by name.
@@ -34,6 +34,7 @@ pub(super) fn all() -> Value {
         audit_shapes::answers(),
         overview_shapes::answers(),
         session_paths::shapes(),
+        target_shapes::answers(),
         schedule_shapes::requests(),
         schedule_shapes::answers(),
         type_shapes::requests(),
@@ -240,7 +241,7 @@ fn job_answers() -> Value {
             "state": reference("State"),
             "waits_for": {
                 "type": ["string", "null"],
-                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `push_limit`, `claim`, `delivery`, `outcome`; null when it has ended.",
+                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `host_rate`, `push_limit`, `breaker`, `claim`, `delivery`, `outcome`; null when it has ended.",
             },
             "detail": {"type": "string"},
             "expected_start": or_null(reference("Time")),
