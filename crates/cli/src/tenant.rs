@@ -70,6 +70,12 @@ pub(crate) struct SetArgs {
     /// Attempts under way at a time
     #[arg(long, value_name = "COUNT", value_parser = limit)]
     concurrency: Option<Limit>,
+    /// Attempts under way at a time in one queue, or at one host
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    queue_concurrency: Option<Limit>,
+    /// Attempts started per second
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    rate_cap: Option<Limit>,
     /// Schedules
     #[arg(long, value_name = "COUNT", value_parser = limit)]
     schedules: Option<Limit>,
@@ -105,8 +111,17 @@ fn duration(text: &str) -> Result<Limit, String> {
     Ok(Limit(if text == "none" { Value::Null } else { Value::from(text) }))
 }
 
-const LIMITS: [&str; 7] =
-    ["submit_rate", "submit_burst", "waiting", "concurrency", "schedules", "min_interval", "payload_bytes"];
+const LIMITS: [&str; 9] = [
+    "submit_rate",
+    "submit_burst",
+    "waiting",
+    "concurrency",
+    "queue_concurrency",
+    "rate_cap",
+    "schedules",
+    "min_interval",
+    "payload_bytes",
+];
 
 const COLUMNS: Layout = Layout {
     columns: &[
@@ -116,6 +131,8 @@ const COLUMNS: Layout = Layout {
         Column::whole("BURST", 5),
         Column::whole("WAITING", 7),
         Column::whole("CONCURRENCY", 11),
+        Column::whole("PER QUEUE", 9),
+        Column::whole("STARTS/S", 8),
         Column::whole("SCHEDULES", 9),
         Column::whole("INTERVAL", 8),
         Column::text("PAYLOAD"),
@@ -161,6 +178,8 @@ fn change(tenant: &mut Map<String, Value>, args: &SetArgs) {
         &args.submit_burst,
         &args.waiting,
         &args.concurrency,
+        &args.queue_concurrency,
+        &args.rate_cap,
         &args.schedules,
         &args.min_interval,
         &args.payload_bytes,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
 use tidewheel_core::time::{format_duration, parse_duration};
+use tidewheel_server::engine::FairBy;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -17,6 +18,7 @@ use super::{Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 const PORT_DEFAULT: u16 = 7400;
 const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
+const SUBMISSIONS_COUNT: RangeInclusive<usize> = 100..=10_000_000;
 /// History is dropped by the day, so less than one means nothing.
 const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
 const MIN_INTERVAL_MS: RangeInclusive<i64> = SCHEDULE_INTERVAL_MS_MIN..=DAY_MS;
@@ -49,6 +51,8 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
         Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
         Key::TenantCatchUpRate => config.tenant_catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
+        Key::FairBy => config.fair_by = fair_by(text)?,
+        Key::SubmissionsMax => config.submissions_max = number(text, SUBMISSIONS_COUNT)?,
         Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
         Key::TzDir => config.tz_dir = Some(PathBuf::from(text)),
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
@@ -102,6 +106,14 @@ fn duration_ms(text: &str, range: RangeInclusive<i64>) -> Result<i64, String> {
     }
     let [min, max] = [*range.start(), *range.end()].map(format_duration);
     Err(format!("{text} is not between {min} and {max}"))
+}
+
+fn fair_by(text: &str) -> Result<FairBy, String> {
+    match text {
+        "count" => Ok(FairBy::Count),
+        "run_time" => Ok(FairBy::RunTime),
+        other => Err(format!("{other:?} is neither count nor run_time")),
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

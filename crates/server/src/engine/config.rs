@@ -5,6 +5,16 @@ use tidewheel_core::limits::{
     WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
+/// What tenants share by while they have more to run than there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FairBy {
+    /// How many attempts start.
+    #[default]
+    Count,
+    /// How long attempts run.
+    RunTime,
+}
+
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -30,6 +40,8 @@ pub struct Config {
     pub push_max: usize,
     /// Pushes under way at once to one host.
     pub push_per_host_max: usize,
+    /// What tenants share by.
+    pub fair_by: FairBy,
     /// Wait after which a job counts as one priority higher.
     pub aging_ms: i64,
     /// Pace at which jobs are started that are made up for (missed while the server was down, backfilled or
@@ -69,6 +81,7 @@ impl Default for Config {
             claims_max: 4,
             push_max: 1_024,
             push_per_host_max: 256,
+            fair_by: FairBy::default(),
             aging_ms: 30 * SECOND_MS,
             catch_up_per_second: 5_000,
             tenant_catch_up_per_second: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,

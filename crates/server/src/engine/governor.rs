@@ -46,22 +46,23 @@ const SCALE: i64 = 1_000_000;
 /// A bucket holds this part of a second's worth.
 const BURST_DIVISOR: i64 = 10;
 
+/// What may be started now.
 #[derive(Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     tokens: i64,
     filled_ms: i64,
 }
 
 /// What a bucket is filled by, and how far: so that no second, wherever it begins, sees more than the rate.
-#[derive(Debug, Clone, Copy)]
-struct Rate {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rate {
     /// Millionths of a job per millisecond.
     per_ms: i64,
     burst: i64,
 }
 
 impl Rate {
-    fn per_second(count: u32) -> Self {
+    pub(super) fn per_second(count: u32) -> Self {
         let count = i64::from(count.max(1));
         let burst = (count / BURST_DIVISOR).max(1);
         // A second may begin with a full bucket.
@@ -70,18 +71,29 @@ impl Rate {
 }
 
 impl Bucket {
-    fn full(rate: Rate, monotonic_ms: i64) -> Self {
+    pub(super) fn full(rate: Rate, monotonic_ms: i64) -> Self {
         Self { tokens: rate.burst, filled_ms: monotonic_ms }
     }
 
-    fn fill(&mut self, rate: Rate, monotonic_ms: i64) {
+    pub(super) fn fill(&mut self, rate: Rate, monotonic_ms: i64) {
         let passed_ms = monotonic_ms.saturating_sub(self.filled_ms).max(0);
         self.filled_ms = self.filled_ms.max(monotonic_ms);
         self.tokens = self.tokens.saturating_add(passed_ms.saturating_mul(rate.per_ms)).min(rate.burst);
     }
 
-    fn whole(&self) -> usize {
+    pub(super) fn whole(&self) -> usize {
         usize::try_from(self.tokens / SCALE).unwrap_or(0)
+    }
+
+    /// Takes one out.
+    pub(super) fn draw(&mut self) {
+        self.tokens -= SCALE;
+    }
+
+    /// When it holds one again, if it does not.
+    pub(super) fn next_ms(&self, rate: Rate) -> Option<i64> {
+        let missing = SCALE - self.tokens;
+        (missing > 0).then(|| self.filled_ms.saturating_add((missing + rate.per_ms - 1) / rate.per_ms.max(1)))
     }
 }
 
@@ -127,8 +139,8 @@ impl Governor {
     pub(super) fn draw(&mut self, tenant: &Tenant, monotonic_ms: i64) -> bool {
         let may = self.allowance(tenant, monotonic_ms) > 0;
         if may && let Some(bucket) = self.tenants.get_mut(tenant) {
-            bucket.tokens -= SCALE;
-            self.node.tokens -= SCALE;
+            bucket.draw();
+            self.node.draw();
         }
         may
     }

@@ -13,6 +13,7 @@
 mod claims;
 mod config;
 mod deliver;
+mod demands;
 mod governor;
 mod handed;
 mod leases;
@@ -29,6 +30,7 @@ mod scan;
 mod scheduler;
 mod schedules;
 mod territory;
+mod turns;
 mod workers;
 mod zoning;
 
@@ -47,7 +49,7 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use config::Config;
+pub use config::{Config, FairBy};
 pub use deliver::{Deliver, Report, Reports};
 pub use ready::{Allotment, Interest, LaneView, Tenants};
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
@@ -94,6 +96,8 @@ struct Shared {
     relay: Option<mpsc::Sender<News>>,
     /// Other nodes that are alive.
     peers_count: AtomicUsize,
+    /// What is asked for of limits that the nodes share.
+    demands: demands::Demands,
     /// Says to leave the cluster.
     leave: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     stopping: watch::Sender<bool>,
@@ -201,6 +205,7 @@ impl Engine {
             territory: Territory::new(parts.store.layout().shards, node.is_some()),
             relay: node.as_ref().map(|_| relay),
             peers_count: AtomicUsize::new(0),
+            demands: demands::Demands::default(),
             leave: Mutex::new(node.as_ref().map(|_| leave)),
             node: node.clone(),
             stopping: watch::Sender::new(false),
@@ -229,6 +234,7 @@ impl Engine {
         if let Some(card) = node {
             tokio::spawn(relay::send(Arc::clone(&shared), news));
             tokio::spawn(relay::receive(Arc::clone(&shared)));
+            tokio::spawn(demands::run(Arc::downgrade(&shared)));
             let ownership = Ownership::join(Arc::clone(&shared), card).await?;
             tokio::spawn(ownership.run(told_to_leave));
         }

@@ -6,6 +6,7 @@
 //! | `app` | what all handlers share |
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `admission` | what a tenant may submit: how fast, how much |
+//! | `overload` | what is refused when more comes in than the store takes |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
@@ -36,6 +37,7 @@ mod idempotency;
 mod jobs;
 mod keys;
 mod openapi;
+mod overload;
 mod overview;
 mod problem;
 mod queues;

@@ -99,10 +99,11 @@ impl Ready {
             for _ in 0..count {
                 let allotments = &self.allotments;
                 let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-                let Some(entry) = slot.lane.pop(now.as_ms(), |tenant| allotments.admits(tenant)) else {
+                let LaneSlot { lane, name, .. } = slot;
+                let Some(entry) = lane.pop(now.as_ms(), |tenant| allotments.admits(tenant, name)) else {
                     break;
                 };
-                push.push(self.picked(index, entry));
+                push.push(self.picked(index, entry, now));
             }
             self.push_in_flight += push.len() - before;
             if count > 0 && push.len() == before {
@@ -147,11 +148,11 @@ impl Ready {
         let share = (slot.lane.len() + 1).div_ceil(slot.seats.len().max(1));
         let count = credits.min(share).min(count_max);
         let before = picks.len();
-        picks.push(self.picked(index, first));
+        picks.push(self.picked(index, first, now));
         while picks.len() - before < count {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-            let Some(entry) = next_for(&mut slot.lane, &interest, &self.allotments, now) else { break };
-            picks.push(self.picked(index, entry));
+            let Some(entry) = next_for(slot, &interest, &self.allotments, now) else { break };
+            picks.push(self.picked(index, entry, now));
         }
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))
@@ -165,11 +166,11 @@ impl Ready {
 
     fn next_for_anybody(&mut self, index: usize, now: Timestamp) -> Option<Entry<Arc<Job>>> {
         let allotments = &self.allotments;
-        let LaneSlot { lane, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
+        let LaneSlot { lane, name, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
         if seats.is_empty() {
             return None;
         }
-        let covered = |tenant: &str| seats.cover(tenant) && allotments.admits(tenant);
+        let covered = |tenant: &str| seats.cover(tenant) && allotments.admits(tenant, name);
         if seats.is_plain() {
             return lane.pop(now.as_ms(), covered);
         }
@@ -189,13 +190,15 @@ impl Ready {
     }
 
     /// Notes that a job was picked.
-    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>) -> Arc<Job> {
+    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>, now: Timestamp) -> Arc<Job> {
+        let (tenant, id) = (&entry.item.tenant, entry.item.id);
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             slot.in_flight += 1;
             slot.picked_now += 1;
+            self.allotments.began(tenant, id, &slot.name);
         }
-        self.queue_refills(index, &entry.item.tenant, entry.priority);
-        self.allotments.began(&entry.item.tenant, entry.item.id);
+        self.queue_refills(index, tenant, entry.priority);
+        self.time_from(tenant.as_str(), id, now);
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
@@ -206,12 +209,12 @@ impl Ready {
 }
 
 fn next_for(
-    lane: &mut Lane<Arc<Job>>,
+    LaneSlot { lane, name, .. }: &mut LaneSlot,
     interest: &Interest,
     allotments: &Allotments,
     now: Timestamp,
 ) -> Option<Entry<Arc<Job>>> {
-    let covered = |tenant: &str| interest.covers(tenant) && allotments.admits(tenant);
+    let covered = |tenant: &str| interest.covers(tenant) && allotments.admits(tenant, name);
     if interest.is_plain() {
         return lane.pop(now.as_ms(), covered);
     }
