@@ -1,7 +1,11 @@
 //! A tenant's limits over several servers on one PostgreSQL, from outside: they hold for all of them together, and no
 //! part of them is kept for a server that nobody asks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "from outside, in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "from outside, in real time, and it says what it saw"
+)]
 
 mod harness;
 
@@ -76,8 +80,10 @@ const LONG: Duration = Duration::from_secs(10);
 fn press_all(tenant: &str, addresses: &[SocketAddr]) -> f64 {
     let began = Instant::now();
     let taken: u32 = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            addresses.iter().map(|address| scope.spawn(move || press(*address, tenant, began + LONG))).collect();
+        let threads: Vec<_> = addresses
+            .iter()
+            .map(|address| scope.spawn(move || press(*address, tenant, began + LONG)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     let allowed = f64::from(RATE) * began.elapsed().as_secs_f64();
@@ -98,7 +104,10 @@ fn a_rate_holds_for_all_nodes_together_whoever_is_asked() {
     let uneven = press_all("uneven", &[second]);
     assert!((0.9..=1.1).contains(&uneven), "only one is asked, {uneven:.3} of the rate");
     let (one, other) = (press_all("moving", &[first]), press_all("moving", &[second]));
-    assert!((0.9..=1.1).contains(&((one + other) / 2.0)), "{one:.3}, then {other:.3} of the rate at the other");
+    assert!(
+        (0.9..=1.1).contains(&((one + other) / 2.0)),
+        "{one:.3}, then {other:.3} of the rate at the other"
+    );
 }
 
 fn take(server: &Server, tenant: &str, wait: &str) -> Vec<Value> {
@@ -118,7 +127,8 @@ fn caps_hold_for_all_nodes_together_and_over_the_death_of_one() {
     let taken: usize = std::thread::scope(|scope| {
         let fill = |address| {
             move || {
-                let submit = || call(address, "acme", "POST", "/v1/jobs", &json!({"type": "t", "delay": "1h"})).status;
+                let submit =
+                    || call(address, "acme", "POST", "/v1/jobs", &json!({"type": "t", "delay": "1h"})).status;
                 (0..100).filter(|_| submit() == 201).count()
             }
         };
@@ -159,7 +169,10 @@ fn caps_hold_for_all_nodes_together_and_over_the_death_of_one() {
         assert!(take(&first, tenant, "500ms").is_empty(), "{tenant}");
         let page = call(first.address, tenant, "GET", "/v1/jobs?state=running&limit=1", &json!({})).json();
         let id = page["items"][0]["id"].as_str().unwrap();
-        assert_eq!(call(first.address, tenant, "POST", &format!("/v1/jobs/{id}/cancel"), &json!({})).status, 200);
+        assert_eq!(
+            call(first.address, tenant, "POST", &format!("/v1/jobs/{id}/cancel"), &json!({})).status,
+            200
+        );
         assert_eq!(take(&first, tenant, "40s").len(), 1, "{tenant}: one is over, so one may start");
         assert!(take(&first, tenant, "300ms").is_empty(), "{tenant}");
     }

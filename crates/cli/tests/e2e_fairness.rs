@@ -43,8 +43,7 @@ struct Hand {
 impl Hand {
     fn connect(server: &Server, concurrency: usize) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let config =
-            WorkerConfig { concurrency, all_tenants: true, ..WorkerConfig::new(server.url(), "q") };
+        let config = WorkerConfig { concurrency, all_tenants: true, ..WorkerConfig::new(server.url(), "q") };
         let started: Arc<Mutex<Vec<Start>>> = Arc::default();
         let starts = Arc::clone(&started);
         let (stopper, working) = runtime.block_on(async {
@@ -106,15 +105,16 @@ fn five_jobs_start_at_once_beside_a_flood_of_fifty_thousand() {
         let before = hand.count();
         submit(&server, "few", 5, &few);
         let is_few = |(payload, _): &&Start| payload["due"] == due_ms;
-        let starts =
-            hand.until_started("the few", |starts| starts.iter().filter(is_few).count() == 5);
+        let starts = hand.until_started("the few", |starts| starts.iter().filter(is_few).count() == 5);
         assert!(starts.len() < FLOOD, "the flood is over: nothing was tested");
         let last = starts.iter().rposition(|start| is_few(&start)).unwrap();
-        let beside = starts[before..last].iter().filter(|(payload, at_ms)| {
-            payload["tenant"] == "flood" && *at_ms >= due_ms
-        });
+        let beside = starts[before..last]
+            .iter()
+            .filter(|(payload, at_ms)| payload["tenant"] == "flood" && *at_ms >= due_ms);
         let (beside, late_ms) = (beside.count(), starts[last].1 - due_ms);
-        println!("due in {delay_ms} ms: {beside} of the flood beside them, the last {late_ms} ms after its time");
+        println!(
+            "due in {delay_ms} ms: {beside} of the flood beside them, the last {late_ms} ms after its time"
+        );
         assert!(beside <= BESIDE, "{beside} of the flood came first");
     }
     hand.stop();
@@ -131,7 +131,10 @@ fn saturated_tenants_share_three_to_one_and_a_changed_weight_holds_for_what_wait
     let hand = Hand::connect(&server, 20);
     let starts = hand.until_started("a part of the jobs", |starts| starts.len() >= COUNTED);
     let acme = shares(&starts, COUNTED, "tenant")["acme"];
-    assert!(acme.abs_diff(COUNTED * 3 / 4) <= COUNTED * 3 / 80, "{acme} of {COUNTED} instead of three quarters");
+    assert!(
+        acme.abs_diff(COUNTED * 3 / 4) <= COUNTED * 3 / 80,
+        "{acme} of {COUNTED} instead of three quarters"
+    );
     hand.stop();
 
     // Both still have most of their jobs waiting.

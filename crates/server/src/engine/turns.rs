@@ -63,7 +63,8 @@ impl<T> Turns<T> {
     /// The tenant's turn brought so many jobs.
     pub(super) fn charge(&mut self, tenant: &Tenant, jobs: usize) {
         let weight = self.weights.get(tenant.as_str()).copied().unwrap_or(1).max(1);
-        let cost = u64::try_from(jobs.max(1)).unwrap_or(u64::MAX).saturating_mul(JOB_COST) / u64::from(weight);
+        let cost =
+            u64::try_from(jobs.max(1)).unwrap_or(u64::MAX).saturating_mul(JOB_COST) / u64::from(weight);
         let had = self.had.get(tenant).copied().unwrap_or(0).max(self.clock).saturating_add(cost);
         self.had.insert(tenant.clone(), had);
         if self.had.len() > self.had_count_max {

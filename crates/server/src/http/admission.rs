@@ -174,7 +174,9 @@ impl Admission {
             account.check_waiting(waiting, max, count, now_ms)?;
         }
         if settings.submit_per_s.is_some() {
-            account.check_rate(rate, burst, as_number(count), now_ms).map_err(|wait_s| too_fast(settings, wait_s))?;
+            account
+                .check_rate(rate, burst, as_number(count), now_ms)
+                .map_err(|wait_s| too_fast(settings, wait_s))?;
         }
         account.pending = account.pending.saturating_add(count);
         if let Some(watched) = &mut account.watched {
@@ -351,7 +353,12 @@ mod tests {
         let (admission, acme) = (Admission::default(), tenant("acme"));
         let settings = TenantSettings { waiting_count_max: Some(10), ..TenantSettings::default() };
         let take = |count, waiting, now_ms| {
-            wait_s(admission.take(&acme, &settings, Wanted { waiting: Some((waiting, 10)), ..wanted(count) }, now_ms))
+            wait_s(admission.take(
+                &acme,
+                &settings,
+                Wanted { waiting: Some((waiting, 10)), ..wanted(count) },
+                now_ms,
+            ))
         };
         assert_eq!(take(6, 0, 0), None);
         assert_eq!(take(5, 0, 0), Some(WAIT_S_DEFAULT), "six are on their way");

@@ -348,10 +348,9 @@ impl Scheduler {
 
     fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
         let count_max = match read.stretch.part {
-            Part::Missed if read.until < self.missed_before => self
-                .config
-                .quantum
-                .min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1)),
+            Part::Missed if read.until < self.missed_before => {
+                self.config.quantum.min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1))
+            }
             // Among live jobs, what is made up for may be far between.
             Part::Missed | Part::Live => self.config.quantum,
         };
