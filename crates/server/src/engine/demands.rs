@@ -22,6 +22,9 @@ const SILENCE_MS: i64 = 6 * SAY_MS;
 const TENANTS_COUNT_MAX: usize = 1_000;
 /// What is remembered of all nodes.
 const HEARD_COUNT_MAX: usize = 65_536;
+/// The part of an even share that a node has before it has said anything, so that its first callers are not told to wait
+/// for ever. Whoever is asked for more has said so by the next time.
+const SHARE_MIN: f64 = 0.1;
 /// Less than this is nothing.
 const PER_S_MIN: f64 = 0.05;
 /// Demand rises as it comes and falls by half each time.
@@ -77,7 +80,8 @@ impl Demands {
         let from = (tenant.clone(), Arc::from(""));
         let of_tenant = table.others.range(from..).take_while(|((of, _), _)| of == tenant);
         let others = of_tenant.filter(|(_, heard)| heard.at_ms + SILENCE_MS > now_ms);
-        share_of(own, others.map(|(_, heard)| heard.per_s), rate, nodes)
+        let share = share_of(own, others.map(|(_, heard)| heard.per_s), rate, nodes);
+        share.max(SHARE_MIN / f64::from(u32::try_from(nodes.max(1)).unwrap_or(u32::MAX)))
     }
 
     /// What there is to say: what is asked of this node by now, and what no longer is.
@@ -242,6 +246,10 @@ mod tests {
         assert!(is_near(share(0), 0.5), "not said yet");
         assert_eq!(demands.say(500), [(acme.clone(), 2_000.0)]);
         assert!(is_near(share(0), 1.0));
+        let idle = Tenant::new("idle").unwrap();
+        demands.hear(&Arc::from("other"), vec![(idle.clone(), 900.0)], 0);
+        assert!(is_near(demands.share(&idle, 100.0, 2, 0), 0.05), "never nothing");
+        demands.hear(&Arc::from("other"), vec![(idle, 0.0)], 0);
         demands.hear(&Arc::from("other"), vec![(acme.clone(), 2_000.0)], 0);
         assert!(is_near(share(1), 0.5));
         assert!(is_near(share(SILENCE_MS), 1.0), "silent for too long");
