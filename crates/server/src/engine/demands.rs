@@ -27,8 +27,8 @@ const HEARD_COUNT_MAX: usize = 65_536;
 const SHARE_MIN: f64 = 0.1;
 /// Less than this is nothing.
 const PER_S_MIN: f64 = 0.05;
-/// Demand rises as it comes and falls by half each time.
-const FALL: f64 = 0.5;
+/// Demand rises as it comes, and falls to no less than this part each time.
+const FALL: f64 = 0.25;
 
 /// What is asked for.
 #[derive(Debug, Default)]
@@ -255,7 +255,7 @@ mod tests {
         assert!(is_near(share(SILENCE_MS), 1.0), "silent for too long");
         demands.hear(&Arc::from("other"), vec![(acme.clone(), 0.0)], SILENCE_MS);
         assert!(demands.lock().others.is_empty());
-        assert_eq!(demands.say(500), [(acme.clone(), 1_000.0)], "falls by half");
+        assert_eq!(demands.say(500), [(acme.clone(), 2_000.0 * FALL)], "falls by and by");
         (0..30).for_each(|_| drop(demands.say(500)));
         assert!(demands.lock().own.is_empty(), "and is forgotten");
     }
