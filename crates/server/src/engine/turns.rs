@@ -12,8 +12,9 @@ use tidewheel_core::names::Tenant;
 
 /// What one job costs a tenant of weight 1.
 const JOB_COST: u64 = 1 << 20;
-/// Tenants that are remembered for being ahead of the others, beyond twice which those that are not are forgotten.
-const AHEAD_COUNT: usize = 1_024;
+/// Tenants that are remembered for what they have had. Beyond it the half that has had less is forgotten, and joins where
+/// that half ends.
+const HAD_COUNT_MAX: usize = 4_096;
 
 /// Things that wait for a turn, each for a tenant.
 #[derive(Debug)]
@@ -25,7 +26,6 @@ pub(super) struct Turns<T> {
     clock: u64,
     /// By tenant, what it has had; only if that is more than the clock says.
     had: FxHashMap<Tenant, u64>,
-    had_count_max: usize,
     weights: FxHashMap<Arc<str>, u32>,
 }
 
@@ -36,7 +36,6 @@ impl<T> Default for Turns<T> {
             number: 0,
             clock: 0,
             had: FxHashMap::default(),
-            had_count_max: AHEAD_COUNT,
             weights: FxHashMap::default(),
         }
     }
@@ -67,10 +66,12 @@ impl<T> Turns<T> {
             u64::try_from(jobs.max(1)).unwrap_or(u64::MAX).saturating_mul(JOB_COST) / u64::from(weight);
         let had = self.had.get(tenant).copied().unwrap_or(0).max(self.clock).saturating_add(cost);
         self.had.insert(tenant.clone(), had);
-        if self.had.len() > self.had_count_max {
+        if self.had.len() > HAD_COUNT_MAX {
+            let mut all: Vec<u64> = self.had.values().copied().collect();
+            let (_, middle, _) = all.select_nth_unstable(HAD_COUNT_MAX / 2);
+            self.clock = self.clock.max(*middle);
             let clock = self.clock;
             self.had.retain(|_, had| *had > clock);
-            self.had_count_max = AHEAD_COUNT.max(2 * self.had.len());
         }
     }
 
@@ -147,24 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_the_idle_is_bounded() {
+    fn what_is_remembered_is_bounded() {
         let mut turns = Turns::default();
-        for n in 0..20 * AHEAD_COUNT {
+        turns.charge(&tenant("much"), 1_000);
+        for n in 0..20 * HAD_COUNT_MAX {
             let name = tenant(&format!("t{n}"));
             turns.push(&name, name.clone());
             let next = turns.pop().unwrap();
-            turns.charge(&next, 1);
+            turns.charge(&next, n % 7);
         }
-        // Whoever is heavier moves the clock past them all.
-        turns.charge(&tenant("heavy"), 2);
-        turns.push(&tenant("heavy"), tenant("heavy"));
-        turns.pop();
-        for n in 0..2 * turns.had_count_max {
-            turns.charge(&tenant(&format!("u{n}")), 1);
-            let name = tenant(&format!("u{n}"));
-            turns.push(&name, name.clone());
-            turns.pop();
-        }
-        assert!(turns.had.len() <= 4 * AHEAD_COUNT, "{}", turns.had.len());
+        assert!(turns.had.len() <= HAD_COUNT_MAX + 1, "{}", turns.had.len());
     }
 }
