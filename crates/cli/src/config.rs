@@ -15,9 +15,9 @@ use http::{HeaderMap, Uri};
 use tidewheel_core::breaker::BreakerConfig;
 use tidewheel_core::limits::{
     AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
-    TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+    SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
-use tidewheel_server::engine::HostRates;
+use tidewheel_server::engine::{FairBy, HostRates};
 use tidewheel_server::push::Cidr;
 
 use crate::serve::ServeArgs;
@@ -73,6 +73,10 @@ pub(crate) struct ServeConfig {
     pub(crate) catch_up_jobs_per_s: u32,
     /// The same, for each tenant.
     pub(crate) tenant_catch_up_jobs_per_s: u32,
+    /// What tenants share by.
+    pub(crate) fair_by: FairBy,
+    /// Jobs taken from callers and not stored yet.
+    pub(crate) submissions_max: usize,
     /// Time between two fires of a schedule, at least.
     pub(crate) min_interval_ms: i64,
     /// The folder of the time zone database; none is the one that comes with the program.
@@ -110,6 +114,8 @@ impl Default for ServeConfig {
             audit_retention_ms: AUDIT_RETENTION_MS_DEFAULT,
             catch_up_jobs_per_s: CATCH_UP_JOBS_PER_S_DEFAULT,
             tenant_catch_up_jobs_per_s: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
+            fair_by: FairBy::default(),
+            submissions_max: SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT,
             min_interval_ms: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             tz_dir: None,
             drain: DRAIN_DEFAULT,
@@ -160,6 +166,8 @@ pub(crate) enum Key {
     AuditRetention,
     CatchUpRate,
     TenantCatchUpRate,
+    FairBy,
+    SubmissionsMax,
     MinInterval,
     TzDir,
     Drain,
@@ -172,7 +180,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 27] = [
         Self::Data,
         Self::Store,
         Self::Listen,
@@ -189,6 +197,8 @@ impl Key {
         Self::AuditRetention,
         Self::CatchUpRate,
         Self::TenantCatchUpRate,
+        Self::FairBy,
+        Self::SubmissionsMax,
         Self::MinInterval,
         Self::TzDir,
         Self::Drain,
@@ -219,6 +229,8 @@ impl Key {
             Self::AuditRetention => "audit_retention",
             Self::CatchUpRate => "catch_up_rate",
             Self::TenantCatchUpRate => "tenant_catch_up_rate",
+            Self::FairBy => "fair_by",
+            Self::SubmissionsMax => "submissions_max",
             Self::MinInterval => "min_interval",
             Self::TzDir => "tz_dir",
             Self::Drain => "drain",

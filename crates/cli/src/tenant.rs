@@ -94,6 +94,12 @@ pub(crate) struct SetArgs {
     /// Attempts under way at a time
     #[arg(long, value_name = "COUNT", value_parser = limit)]
     concurrency: Option<Limit>,
+    /// Attempts under way at a time in one queue, or at one host
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    queue_concurrency: Option<Limit>,
+    /// Attempts started per second
+    #[arg(long, value_name = "COUNT", value_parser = limit)]
+    rate_cap: Option<Limit>,
     /// Schedules
     #[arg(long, value_name = "COUNT", value_parser = limit)]
     schedules: Option<Limit>,
@@ -153,11 +159,13 @@ fn duration(text: &str) -> Result<Limit, String> {
     Ok(Limit(if text == "none" { Value::Null } else { Value::from(text) }))
 }
 
-const LIMITS: [&str; 8] = [
+const LIMITS: [&str; 10] = [
     "submit_rate",
     "submit_burst",
     "waiting",
     "concurrency",
+    "queue_concurrency",
+    "rate_cap",
     "schedules",
     "min_interval",
     "payload_bytes",
@@ -172,6 +180,8 @@ const COLUMNS: Layout = Layout {
         Column::whole("BURST", 5),
         Column::whole("WAITING", 7),
         Column::whole("CONCURRENCY", 11),
+        Column::whole("PER QUEUE", 9).or_none(5),
+        Column::whole("STARTS/S", 8).or_none(6),
         Column::whole("SCHEDULES", 9).or_none(1),
         Column::whole("INTERVAL", 8).or_none(2),
         Column::whole("PAYLOAD", 7).or_none(3),
@@ -241,6 +251,8 @@ fn change(tenant: &mut Map<String, Value>, args: &SetArgs) {
         &args.submit_burst,
         &args.waiting,
         &args.concurrency,
+        &args.queue_concurrency,
+        &args.rate_cap,
         &args.schedules,
         &args.min_interval,
         &args.payload_bytes,

@@ -251,6 +251,8 @@ pub const PREVIEW_COUNT_DEFAULT: usize = 5;
 
 /// Jobs a tenant may start per second of those made up for (missed, backfilled or replayed), unless set otherwise.
 pub const TENANT_CATCH_UP_JOBS_PER_S_DEFAULT: u32 = 2_500;
+/// Jobs taken from callers and not stored yet, unless set otherwise.
+pub const SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT: usize = 200_000;
 /// Tenants that are made up for at the same time; the others wait until one of them is idle.
 pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
 

@@ -100,6 +100,8 @@ pub struct Metrics {
     all_lag: LagHistogram,
     submissions: Counter,
     duplicates: Counter,
+    shed: Family<PriorityLabels, Counter>,
+    storing: Gauge,
     deliveries: Family<OutcomeLabels, Counter>,
     retries: Counter,
     dead_letters: Counter,
@@ -147,6 +149,8 @@ impl Metrics {
             all_lag: LagHistogram::default(),
             submissions: Counter::default(),
             duplicates: Counter::default(),
+            shed: Family::default(),
+            storing: Gauge::default(),
             deliveries: Family::default(),
             retries: Counter::default(),
             dead_letters: Counter::default(),
@@ -182,6 +186,7 @@ impl Metrics {
             let labels = PriorityLabels { priority: priority.as_str() };
             drop(metrics.starts.get_or_create(&labels));
             drop(metrics.start_lag.get_or_create(&labels));
+            drop(metrics.shed.get_or_create(&labels));
         }
         for ending in Ending::ALL {
             drop(metrics.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }));
@@ -247,6 +252,16 @@ impl Metrics {
             Unit::Seconds,
             self.start_lag.clone(),
         );
+        registry.register(
+            "shed",
+            "Submitted jobs that were turned away because the server was overloaded, by priority",
+            self.shed.clone(),
+        );
+        registry.register(
+            "submissions_in_flight",
+            "Jobs taken from callers and not stored yet: the sign of overload",
+            self.storing.clone(),
+        );
         registry.register("retries", "Attempts that failed and will be made again", self.retries.clone());
         registry.register("dead_letters", "Jobs given up", self.dead_letters.clone());
         registry.register(
@@ -305,6 +320,16 @@ impl Metrics {
     pub(crate) fn submitted(&self, new: usize, duplicates: usize) {
         self.submissions.inc_by(count(new));
         self.duplicates.inc_by(count(duplicates));
+    }
+
+    /// Jobs were turned away, of which this is the least urgent.
+    pub(crate) fn shed(&self, priority: Priority, jobs: usize) {
+        self.shed.get_or_create(&PriorityLabels { priority: priority.as_str() }).inc_by(count(jobs));
+    }
+
+    /// How many jobs are on their way into the store.
+    pub(crate) fn set_storing(&self, jobs: usize) {
+        self.storing.set(level(jobs));
     }
 
     /// What one claim started.

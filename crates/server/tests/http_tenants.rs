@@ -23,7 +23,7 @@ async fn settings_are_kept_versioned_and_listed() {
     let plain = api.get("/v1/tenants/acme").await;
     assert_eq!(plain.header("etag"), "\"0\"");
     let expected = json!({"id": "acme", "weight": 1, "limits": {"submit_rate": null, "submit_burst": null,
-        "waiting": null, "concurrency": null, "schedules": null, "min_interval": null, "payload_bytes": null, "retention": null}});
+        "waiting": null, "concurrency": null, "queue_concurrency": null, "rate_cap": null, "schedules": null, "min_interval": null, "payload_bytes": null, "retention": null}});
     assert_eq!(plain.json(), expected);
     let set =
         put(&api, "acme", &json!({"weight": 3, "limits": {"submit_rate": 10, "min_interval": "5s"}})).await;

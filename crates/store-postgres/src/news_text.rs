@@ -35,6 +35,10 @@ pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
             };
             lines(&head, jobs.iter().map(job), bytes_max)
         }
+        News::Demands { node, demands } => {
+            let demand = |(tenant, per_s): &(Tenant, f64)| format!("{tenant}{INSIDE}{per_s}");
+            lines(&format!("l{WITHIN}{node}{WITHIN}"), demands.iter().map(demand), bytes_max)
+        }
     }
 }
 
@@ -104,6 +108,10 @@ pub(crate) fn read(line: &str) -> Option<News> {
             number: parts.next()?.parse().ok()?,
             jobs: parts.map(read_job).collect::<Option<_>>()?,
         }),
+        "l" => Some(News::Demands {
+            node: Arc::from(whose),
+            demands: parts.map(read_demand).collect::<Option<_>>()?,
+        }),
         _ => None,
     }
 }
@@ -117,6 +125,11 @@ fn read_job(part: &str) -> Option<(Tenant, JobId, Token)> {
     let mut parts = part.split(INSIDE);
     let (tenant, id, token) = (parts.next()?, parts.next()?, parts.next()?);
     Some((Tenant::new(tenant).ok()?, id.parse().ok()?, Token::from_u64(token.parse().ok()?)))
+}
+
+fn read_demand(part: &str) -> Option<(Tenant, f64)> {
+    let (tenant, per_s) = part.split_once(INSIDE)?;
+    Some((Tenant::new(tenant).ok()?, per_s.parse().ok().filter(|per_s: &f64| per_s.is_finite())?))
 }
 
 fn read_want(part: &str) -> Option<Want> {
@@ -174,6 +187,10 @@ mod tests {
             wants(vec![want("q1", None, &[]), want("q.2", Some(3), &["t1", "t:2"])]),
             News::Wants { node: Arc::from("n1"), heard: Vec::new(), wants: Vec::new() },
             News::Handed { from, to, number: 12, jobs },
+            News::Demands {
+                node: Arc::from("n1"),
+                demands: vec![(Tenant::default(), 0.0), (Tenant::new("b").unwrap(), 12.625)],
+            },
         ] {
             let lines = write(&news, BYTES_MAX);
             assert_eq!(lines.iter().map(|line| read(line)).collect::<Vec<_>>(), [Some(news)], "{lines:?}");
@@ -190,6 +207,8 @@ mod tests {
             "w\tn1\t\tq * *",
             "h\tn1\tn2",
             "h\tn1\tn2\t1\tacme job_1 1",
+            "l\tn1\t\tacme much",
+            "l\tn1\t\tacme NaN",
         ] {
             assert_eq!(read(line), None, "{line:?}");
         }

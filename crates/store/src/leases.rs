@@ -71,7 +71,7 @@ pub struct Want {
 }
 
 /// What one node tells the others, for whoever has the shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum News {
     /// A tenant has a job that is due then, which was just stored.
     Due {
@@ -107,6 +107,13 @@ pub enum News {
         number: u64,
         /// The attempts.
         jobs: Vec<(Tenant, JobId, Token)>,
+    },
+    /// What is asked of a node of limits that all nodes share. It holds until it is said anew, or for a while.
+    Demands {
+        /// Of which node.
+        node: Arc<str>,
+        /// By tenant, jobs asked for per second; nought when it is over.
+        demands: Vec<(Tenant, f64)>,
     },
 }
 

@@ -28,6 +28,10 @@ pub struct TenantRequest {
     pub waiting: Option<u32>,
     /// Attempts under way.
     pub concurrency: Option<u32>,
+    /// Attempts under way in one queue, or at one host.
+    pub queue_concurrency: Option<u32>,
+    /// Attempts started per second.
+    pub rate_cap: Option<u32>,
     /// Schedules.
     pub schedules: Option<u32>,
     /// Time between two fires of a schedule.
@@ -50,6 +54,8 @@ known_fields!(LimitFields {
     submit_burst = "submit_burst",
     waiting = "waiting",
     concurrency = "concurrency",
+    queue_concurrency = "queue_concurrency",
+    rate_cap = "rate_cap",
     schedules = "schedules",
     min_interval = "min_interval",
     payload_bytes = "payload_bytes",
@@ -73,6 +79,8 @@ impl TenantRequest {
         let submit_burst = limit(limits.submit_burst, 1);
         let waiting = limit(limits.waiting, 0);
         let concurrency = limit(limits.concurrency, 1);
+        let queue_concurrency = limit(limits.queue_concurrency, 1);
+        let rate_cap = limit(limits.rate_cap, 1);
         let schedules = limit(limits.schedules, 0);
         if submit_burst.is_some() && submit_rate.is_none() {
             let detail = "a burst is what may come at once under a rate; set `submit_rate` too";
@@ -93,6 +101,8 @@ impl TenantRequest {
             submit_burst,
             waiting,
             concurrency,
+            queue_concurrency,
+            rate_cap,
             schedules,
             min_interval_ms,
             payload_bytes,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
 use tidewheel_core::time::{format_duration, parse_duration};
+use tidewheel_server::engine::FairBy;
 use tidewheel_server::traces::endpoint;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,6 +22,7 @@ const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const BREAKER_FAILURES_COUNT: RangeInclusive<u32> = 0..=1_000_000;
 const BREAKER_COOLDOWN_MS: RangeInclusive<i64> = 10..=HOUR_MS;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
+const SUBMISSIONS_COUNT: RangeInclusive<usize> = 100..=10_000_000;
 /// History and the audit trail are dropped by the day, so less than one means nothing.
 const HISTORY_MS: RangeInclusive<i64> = DAY_MS..=3_653 * DAY_MS;
 const MIN_INTERVAL_MS: RangeInclusive<i64> = SCHEDULE_INTERVAL_MS_MIN..=DAY_MS;
@@ -64,6 +66,8 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::AuditRetention => config.audit_retention_ms = duration_ms(text, HISTORY_MS)?,
         Key::CatchUpRate => config.catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
         Key::TenantCatchUpRate => config.tenant_catch_up_jobs_per_s = number(text, CATCH_UP_JOBS_PER_S)?,
+        Key::FairBy => config.fair_by = fair_by(text)?,
+        Key::SubmissionsMax => config.submissions_max = number(text, SUBMISSIONS_COUNT)?,
         Key::MinInterval => config.min_interval_ms = duration_ms(text, MIN_INTERVAL_MS)?,
         Key::TzDir => config.tz_dir = Some(PathBuf::from(text)),
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
@@ -161,6 +165,14 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
         decoded.extend_from_slice(rest.as_bytes());
     }
     Some(decoded)
+}
+
+fn fair_by(text: &str) -> Result<FairBy, String> {
+    match text {
+        "count" => Ok(FairBy::Count),
+        "run_time" => Ok(FairBy::RunTime),
+        other => Err(format!("{other:?} is neither count nor run_time")),
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

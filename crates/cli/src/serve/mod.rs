@@ -86,6 +86,12 @@ pub(crate) struct ServeArgs {
     /// The same, for each tenant [default: 2500]
     #[arg(long, value_name = "JOBS")]
     tenant_catch_up_rate: Option<String>,
+    /// What tenants share workers and targets by: count (of attempts) or run_time [default: count]
+    #[arg(long, value_name = "MEASURE")]
+    fair_by: Option<String>,
+    /// Jobs taken from callers and not stored yet; nearing it, the least urgent are refused first [default: 200000]
+    #[arg(long, value_name = "JOBS")]
+    submissions_max: Option<String>,
     /// Time between two fires of a schedule, at least [default: 1m]
     #[arg(long, value_name = "DURATION")]
     min_interval: Option<String>,
@@ -133,6 +139,8 @@ impl ServeArgs {
             (Key::AuditRetention, &self.audit_retention),
             (Key::CatchUpRate, &self.catch_up_rate),
             (Key::TenantCatchUpRate, &self.tenant_catch_up_rate),
+            (Key::FairBy, &self.fair_by),
+            (Key::SubmissionsMax, &self.submissions_max),
             (Key::MinInterval, &self.min_interval),
             (Key::TzDir, &self.tz_dir),
             (Key::Drain, &self.drain),

@@ -81,9 +81,11 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
             audit_retention_ms: config.audit_retention_ms,
             catch_up_per_second: config.catch_up_jobs_per_s,
             tenant_catch_up_per_second: config.tenant_catch_up_jobs_per_s,
+            fair_by: config.fair_by,
             ..Config::default()
         },
         http: HttpLimits {
+            submissions_count_max: config.submissions_max,
             schedule_interval_ms_min: config.min_interval_ms,
             history_ms: config.history_ms,
             ..HttpLimits::default()

@@ -30,7 +30,7 @@ impl<T> Lane<T> {
                 let tenant = self.tenants.get(key).filter(|tenant| eligible(&tenant.name))?;
                 let (priority, index) = tenant.first_in(class, &mut matches)?;
                 found = Some((priority, index));
-                let cost = u64::from(tenant.lots[priority].entries.get(index)?.cost.max(1));
+                let cost = tenant.charge(tenant.lots[priority].entries.get(index)?);
                 Some(Claim { cost, quantum: quantum * u64::from(tenant.weight) })
             });
             if let Some(key) = served {

@@ -8,6 +8,7 @@
 //! Pure: the time and who may be served are arguments, and the same calls give the same order.
 
 mod aging;
+mod costs;
 mod matching;
 mod per_priority;
 mod rotation;
@@ -23,6 +24,7 @@ use slab::Slab;
 
 use self::{
     aging::Aging,
+    costs::Costs,
     per_priority::PerPriority,
     rotation::{Claim, Rotation, TenantKey},
     shares::{Shares, Standing},
@@ -80,6 +82,7 @@ pub struct Lane<T> {
     keys: FxHashMap<Arc<str>, TenantKey>,
     /// Only weights other than the default; they outlive the tenant's record above.
     weights: FxHashMap<Arc<str>, u32>,
+    costs: Costs,
     shares: Shares,
     /// Per priority, exactly the tenants with a lot of that class.
     rotations: PerPriority<Rotation>,
@@ -104,6 +107,7 @@ impl<T> Lane<T> {
             tenants: Slab::new(),
             keys: FxHashMap::default(),
             weights: FxHashMap::default(),
+            costs: Costs::default(),
             shares: Shares::default(),
             rotations: PerPriority::default(),
             ages_at_ms: PerPriority::from_fn(|_| i64::MAX),
@@ -160,7 +164,7 @@ impl<T> Lane<T> {
                 })?;
             let served = self.rotations[class].next(|key| {
                 let tenant = self.tenants.get(key)?;
-                let cost = u64::from(tenant.head_in(class)?.cost.max(1));
+                let cost = tenant.charge(tenant.head_in(class)?);
                 eligible(&tenant.name).then(|| Claim { cost, quantum: quantum * u64::from(tenant.weight) })
             });
             if let Some(key) = served {
@@ -251,7 +255,8 @@ impl<T> Lane<T> {
 
     fn admit(&mut self, name: &Arc<str>) -> TenantKey {
         let weight = self.weights.get(name).copied().unwrap_or(DEFAULT_WEIGHT);
-        let key = self.tenants.insert(Tenant::new(Arc::clone(name), weight));
+        let cost = self.costs.of(name);
+        let key = self.tenants.insert(Tenant::new(Arc::clone(name), weight, cost));
         self.keys.insert(Arc::clone(name), key);
         key
     }

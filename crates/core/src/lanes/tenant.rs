@@ -9,6 +9,8 @@ use crate::job::Priority;
 pub(super) struct Tenant<T> {
     pub(super) name: Arc<str>,
     pub(super) weight: u32,
+    /// What one of its entries is charged, times what the entry says.
+    pub(super) cost: u32,
     pub(super) lots: PerPriority<Lot<T>>,
 }
 
@@ -20,8 +22,14 @@ pub(super) struct Lot<T> {
 }
 
 impl<T> Tenant<T> {
-    pub(super) fn new(name: Arc<str>, weight: u32) -> Self {
-        Self { name, weight, lots: PerPriority::from_fn(|_| Lot { entries: VecDeque::new(), class: None }) }
+    pub(super) fn new(name: Arc<str>, weight: u32, cost: u32) -> Self {
+        let lots = PerPriority::from_fn(|_| Lot { entries: VecDeque::new(), class: None });
+        Self { name, weight, cost, lots }
+    }
+
+    /// What an entry takes from its turn.
+    pub(super) fn charge(&self, entry: &Entry<T>) -> u64 {
+        u64::from(entry.cost.max(1)) * u64::from(self.cost)
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -84,6 +84,8 @@ impl Snapshot {
             tenant: tenant.clone(),
             weight: shown.settings.weight,
             running_count_max: shown.settings.running_count_max,
+            queue_running_count_max: shown.settings.queue_running_count_max,
+            starts_per_s: shown.settings.starts_per_s,
         });
         each.collect()
     }

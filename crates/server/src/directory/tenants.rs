@@ -27,6 +27,10 @@ pub struct TenantSettings {
     pub waiting_count_max: Option<u64>,
     /// Attempts under way at a time.
     pub running_count_max: Option<u32>,
+    /// Attempts under way at a time in one queue, or at one host.
+    pub queue_running_count_max: Option<u32>,
+    /// Attempts started per second.
+    pub starts_per_s: Option<u32>,
     /// Schedules.
     pub schedules_count_max: Option<u64>,
     /// Time between two fires of a schedule, at least.
@@ -45,6 +49,8 @@ impl Default for TenantSettings {
             submit_burst: None,
             waiting_count_max: None,
             running_count_max: None,
+            queue_running_count_max: None,
+            starts_per_s: None,
             schedules_count_max: None,
             interval_ms_min: None,
             payload_bytes_max: None,

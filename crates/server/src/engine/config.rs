@@ -9,6 +9,16 @@ use tidewheel_core::limits::{
 use super::host_rates::HostRates;
 use crate::traces::Traces;
 
+/// What tenants share by while they have more to run than there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FairBy {
+    /// How many attempts start.
+    #[default]
+    Count,
+    /// How long attempts run.
+    RunTime,
+}
+
 /// How the engine behaves. Every bound here is on memory or on pace; none can lose a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -38,6 +48,8 @@ pub struct Config {
     pub host_rates: HostRates,
     /// When a tenant's pushes to a host that fails are held back.
     pub breaker: BreakerConfig,
+    /// What tenants share by.
+    pub fair_by: FairBy,
     /// Wait after which a job counts as one priority higher.
     pub aging_ms: i64,
     /// Pace at which jobs are started that are made up for (missed while the server was down, backfilled or
@@ -83,6 +95,7 @@ impl Default for Config {
             push_per_host_max: 256,
             host_rates: HostRates::default(),
             breaker: BreakerConfig::default(),
+            fair_by: FairBy::default(),
             aging_ms: 30 * SECOND_MS,
             catch_up_per_second: 5_000,
             tenant_catch_up_per_second: TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,

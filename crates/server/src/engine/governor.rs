@@ -46,6 +46,7 @@ const SCALE: i64 = 1_000_000;
 /// A bucket holds this part of a second's worth.
 const BURST_DIVISOR: i64 = 10;
 
+/// What may be started now.
 #[derive(Debug)]
 pub(super) struct Bucket {
     tokens: i64,
@@ -53,7 +54,7 @@ pub(super) struct Bucket {
 }
 
 /// What a bucket is filled by, and how far: so that no second, wherever it begins, sees more than the rate.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rate {
     /// Millionths of a job per millisecond.
     per_ms: i64,
@@ -84,6 +85,11 @@ impl Bucket {
         usize::try_from(self.tokens / SCALE).unwrap_or(0)
     }
 
+    /// Takes one out.
+    pub(super) fn draw(&mut self) {
+        self.take(1);
+    }
+
     /// Takes out so many.
     pub(super) fn take(&mut self, count: usize) {
         self.tokens -= i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(SCALE);
@@ -93,6 +99,12 @@ impl Bucket {
     pub(super) fn whole_in_ms(&self, rate: Rate) -> i64 {
         let missing = (SCALE - self.tokens).max(0);
         missing.saturating_add(rate.per_ms - 1) / rate.per_ms.max(1)
+    }
+
+    /// When it holds one again, if it does not.
+    pub(super) fn next_ms(&self, rate: Rate) -> Option<i64> {
+        let wait_ms = self.whole_in_ms(rate);
+        (wait_ms > 0).then(|| self.filled_ms.saturating_add(wait_ms))
     }
 
     pub(super) const fn is_full(&self, rate: Rate) -> bool {
@@ -142,8 +154,8 @@ impl Governor {
     pub(super) fn draw(&mut self, tenant: &Tenant, monotonic_ms: i64) -> bool {
         let may = self.allowance(tenant, monotonic_ms) > 0;
         if may && let Some(bucket) = self.tenants.get_mut(tenant) {
-            bucket.tokens -= SCALE;
-            self.node.tokens -= SCALE;
+            bucket.draw();
+            self.node.draw();
         }
         may
     }

@@ -5,10 +5,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::job::{Command, Destination, Job, Token};
 use tidewheel_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
@@ -17,6 +18,8 @@ use tidewheel_core::trace::TraceId;
 #[derive(Debug, Clone)]
 struct Lease {
     tenant: Tenant,
+    /// Where it was pulled from, if it was.
+    queue: Option<Arc<str>>,
     token: Token,
     ends_ms: i64,
     lease_until: Timestamp,
@@ -120,6 +123,10 @@ impl Leases {
         let Some(running) = &job.status.running else { return };
         let lease = Lease {
             tenant: job.tenant.clone(),
+            queue: match &job.spec.destination {
+                Destination::Queue(name) => Some(Arc::clone(name)),
+                Destination::Target(_) => None,
+            },
             token: job.status.token,
             ends_ms,
             lease_until: running.lease_until,
@@ -174,6 +181,11 @@ impl Leases {
     /// When the next one may run out.
     pub(super) fn next_end_ms(&self) -> Option<i64> {
         self.ends.peek().map(|Reverse((ends_ms, _))| *ends_ms)
+    }
+
+    /// The attempts under way: whose, which, and from which queue.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&Tenant, JobId, Option<&Arc<str>>)> {
+        self.leases.iter().map(|(id, lease)| (&lease.tenant, *id, lease.queue.as_ref()))
     }
 
     /// Attempts under way.

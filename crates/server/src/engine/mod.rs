@@ -13,6 +13,7 @@
 mod claims;
 mod config;
 mod deliver;
+mod demands;
 mod endings;
 mod governor;
 mod handed;
@@ -33,6 +34,7 @@ mod schedules;
 mod target_answers;
 mod territory;
 mod tidings;
+mod turns;
 mod workers;
 mod zoning;
 
@@ -51,7 +53,7 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use config::Config;
+pub use config::{Config, FairBy};
 pub use deliver::{Deliver, Report, Reports};
 pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub(crate) use ready::origin_of;
@@ -105,6 +107,8 @@ struct Shared {
     relay: Option<mpsc::Sender<News>>,
     /// Other nodes that are alive.
     peers_count: AtomicUsize,
+    /// What is asked for of limits that the nodes share.
+    demands: demands::Demands,
     /// Says to leave the cluster.
     leave: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     stopping: watch::Sender<bool>,
@@ -217,6 +221,7 @@ impl Engine {
             territory: Territory::new(parts.store.layout().shards, node.is_some()),
             relay: node.as_ref().map(|_| relay),
             peers_count: AtomicUsize::new(0),
+            demands: demands::Demands::default(),
             leave: Mutex::new(node.as_ref().map(|_| leave)),
             node: node.clone(),
             stopping: watch::Sender::new(false),
@@ -248,6 +253,7 @@ impl Engine {
         if let Some(card) = node {
             tokio::spawn(relay::send(Arc::clone(&shared), news));
             tokio::spawn(relay::receive(Arc::clone(&shared)));
+            tokio::spawn(demands::run(Arc::downgrade(&shared)));
             let ownership = Ownership::join(Arc::clone(&shared), card).await?;
             tokio::spawn(ownership.run(told_to_leave));
         }

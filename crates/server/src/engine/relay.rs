@@ -79,7 +79,7 @@ pub(super) async fn send(shared: Arc<Shared>, mut queue: mpsc::Receiver<News>) {
 fn handed_in(news: &News) -> &[(Tenant, JobId, Token)] {
     match news {
         News::Handed { jobs, .. } => jobs,
-        News::Due { .. } | News::Changed { .. } | News::Wants { .. } => &[],
+        News::Due { .. } | News::Changed { .. } | News::Wants { .. } | News::Demands { .. } => &[],
     }
 }
 
@@ -124,6 +124,7 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
                 }
             }
             News::Handed { .. } => {}
+            News::Demands { node, demands } => shared.hear_demands(&node, demands),
         }
     }
     if !due.is_empty() {

@@ -2,16 +2,19 @@
 //! scheduler does the reading.
 //!
 //! A cursor says "nothing at or before here is unknown to the scheduler". It exists only while its bucket may
-//! hold something unread, so an idle tenant costs nothing. Tenants take turns, and each turn reads a quantum
-//! from the tenant's oldest bucket: fair between tenants, oldest first within one.
+//! hold something unread, so an idle tenant costs nothing. Tenants take turns by their weights, and each turn
+//! reads a quantum from the tenant's oldest bucket: fair between tenants, oldest first within one.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position};
 use tidewheel_core::time::Timestamp;
+
+use super::turns::Turns;
 
 /// What is made up for is read at a limited pace, apart from what falls due now, so that neither delays the other
 /// even inside one bucket.
@@ -78,7 +81,7 @@ pub(super) struct Scan {
     missed_before: Timestamp,
     tenants: BTreeMap<Tenant, TenantScan>,
     wakes: BinaryHeap<Reverse<(Timestamp, Tenant)>>,
-    turns: VecDeque<Tenant>,
+    turns: Turns<Tenant>,
 }
 
 /// The last position before any at `at`.
@@ -93,7 +96,7 @@ impl Scan {
             missed_before,
             tenants: BTreeMap::new(),
             wakes: BinaryHeap::new(),
-            turns: VecDeque::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -158,7 +161,7 @@ impl Scan {
     ) -> Option<Read> {
         self.wake(now);
         for _ in 0..self.turns.len() {
-            let tenant = self.turns.pop_front()?;
+            let tenant = self.turns.pop()?;
             let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
             scan.queued = false;
             let mut may = None;
@@ -188,6 +191,16 @@ impl Scan {
             return Some(read);
         }
         None
+    }
+
+    /// Reads tenants by these weights from now on.
+    pub(super) fn set_weights<'a>(&mut self, weights: impl Iterator<Item = (&'a Arc<str>, u32)>) {
+        self.turns.set_weights(weights);
+    }
+
+    /// A read of the tenant brought so many jobs.
+    pub(super) fn charge(&mut self, tenant: &Tenant, jobs: usize) {
+        self.turns.charge(tenant, jobs);
     }
 
     /// Notes what a read came to.
@@ -274,7 +287,7 @@ impl Scan {
             let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
             if !scan.queued && scan.reading.is_none() {
                 scan.queued = true;
-                self.turns.push_back(tenant);
+                self.turns.push(&tenant, tenant.clone());
             }
         }
     }
@@ -332,6 +345,25 @@ mod tests {
         let again = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
         assert_eq!((again.stretch.tenant, again.after), (first.stretch.tenant, Some(more)));
         assert_eq!(scan.tenants.len(), 1);
+    }
+
+    #[test]
+    fn saturated_tenants_are_read_by_their_weights() {
+        let mut scan = Scan::new(0, at(0));
+        let three: Arc<str> = Arc::from("three");
+        scan.set_weights([(&three, 3)].into_iter());
+        scan.announce(&tenant("one"), at(1));
+        scan.announce(&tenant("three"), at(1));
+        let mut read_count = BTreeMap::<Tenant, usize>::new();
+        for n in 0..400 {
+            let read = scan.next_read(at(10), at(10), |_| true).unwrap();
+            let position = Position { at: at(1), id: JobId::new(at(1), n) };
+            scan.charge(&read.stretch.tenant, 100);
+            scan.done(&read.stretch, Reached::More(position), at(10));
+            *read_count.entry(read.stretch.tenant).or_default() += 1;
+        }
+        let share = read_count[&tenant("three")];
+        assert!((295..=305).contains(&share), "{share} of 400 instead of 300");
     }
 
     #[test]

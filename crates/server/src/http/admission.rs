@@ -5,19 +5,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::job::{Destination, State};
+use tidewheel_core::job::{Destination, Priority, State};
 use tidewheel_core::names::Tenant;
+use tidewheel_store::Submission;
 
 use super::app::App;
+use super::overload::Storing;
 use super::problem::Problem;
 use crate::access::Identity;
 use crate::directory::TenantSettings;
 
-/// Tenants with limits that are remembered; those that have had their fill of everything are forgotten first.
+/// Tenants with limits that are remembered. Whoever has its whole burst again is forgotten first, for that is what it
+/// would begin with; while all have less, nobody new is taken.
 const TENANTS_COUNT_MAX: usize = 65_536;
+/// How often it is looked for tenants to forget, at most: it takes a while.
+const FORGET_MS: i64 = 250;
 /// When to come back while nothing of what waits is being done.
 const WAIT_S_DEFAULT: u32 = 30;
-const WAIT_S_MAX: u32 = 3_600;
+const WAIT_S_MAX: u32 = 86_400;
+/// What rounding may take from a bucket.
+const ROUNDING: f64 = 1e-6;
 /// How long it is watched how fast waiting jobs are done, before it is said.
 const WATCHED_MS_MIN: i64 = 1_000;
 
@@ -27,6 +34,9 @@ struct Account {
     /// Jobs it may submit at once; below nought after a batch larger than the burst.
     left: f64,
     at_ms: i64,
+    /// What it was last measured by; nought without a limit.
+    rate: f64,
+    burst: f64,
     /// Jobs admitted and not yet stored.
     pending: u64,
     /// Jobs that waited when this was last looked at, and those admitted since.
@@ -45,7 +55,27 @@ struct Watched {
 /// The accounts of all tenants that have limits.
 #[derive(Default)]
 pub(super) struct Admission {
-    accounts: Mutex<FxHashMap<Tenant, Account>>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    by_tenant: FxHashMap<Tenant, Account>,
+    forget_at_ms: i64,
+}
+
+impl Accounts {
+    /// Makes room for one more, if somebody can be forgotten; says whether there is some.
+    fn make_room(&mut self, now_ms: i64) -> bool {
+        if self.by_tenant.len() < TENANTS_COUNT_MAX {
+            return true;
+        }
+        if now_ms >= self.forget_at_ms {
+            self.forget_at_ms = now_ms.saturating_add(FORGET_MS);
+            self.by_tenant.retain(|_, account| !account.is_idle(now_ms));
+        }
+        self.by_tenant.len() < TENANTS_COUNT_MAX
+    }
 }
 
 /// Jobs that may be stored. They count as waiting until this is dropped, by when the store knows them.
@@ -53,12 +83,31 @@ pub(super) struct Admitted {
     app: Option<Arc<App>>,
     tenant: Tenant,
     count: u64,
+    _storing: Storing,
+}
+
+/// What is asked for: so many jobs, of which this is the least urgent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) count: usize,
+    pub(super) least: Priority,
+}
+
+impl Asked {
+    pub(super) const fn one(priority: Priority) -> Self {
+        Self { count: 1, least: priority }
+    }
+
+    pub(super) fn all(jobs: &[Submission]) -> Self {
+        let least = jobs.iter().map(|submission| submission.job.spec.priority).max_by_key(|it| it.index());
+        Self { count: jobs.len(), least: least.unwrap_or(Priority::Critical) }
+    }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
         if let Some(app) = &self.app
-            && let Some(account) = app.admission.lock().get_mut(&self.tenant)
+            && let Some(account) = app.admission.lock().by_tenant.get_mut(&self.tenant)
         {
             account.pending = account.pending.saturating_sub(self.count);
         }
@@ -66,10 +115,11 @@ impl Drop for Admitted {
 }
 
 /// Admits jobs of a tenant, or says when to come back.
-pub(super) async fn admit(app: &Arc<App>, tenant: &Tenant, count: usize) -> Result<Admitted, Problem> {
-    let count = u64::try_from(count).unwrap_or(u64::MAX);
+pub(super) async fn admit(app: &Arc<App>, tenant: &Tenant, asked: Asked) -> Result<Admitted, Problem> {
+    let count = u64::try_from(asked.count).unwrap_or(u64::MAX);
     let settings = app.access.directory().tenant(tenant).settings;
-    let mut admitted = Admitted { app: None, tenant: tenant.clone(), count };
+    let storing = app.overload.enter(asked.count, asked.least)?;
+    let mut admitted = Admitted { app: None, tenant: tenant.clone(), count, _storing: storing };
     if settings.submit_per_s.is_none() && settings.waiting_count_max.is_none() {
         return Ok(admitted);
     }
@@ -80,44 +130,62 @@ pub(super) async fn admit(app: &Arc<App>, tenant: &Tenant, count: usize) -> Resu
         }
         None => None,
     };
+    let share = match settings.submit_per_s {
+        Some(rate) => app.engine.submit_share(tenant, rate, asked.count),
+        None => 1.0,
+    };
     let now_ms = app.engine.clock().monotonic_ms();
-    app.admission.take(tenant, &settings, count, waiting, now_ms)?;
+    app.admission.take(tenant, &settings, Wanted { count, waiting, share }, now_ms)?;
     admitted.app = Some(Arc::clone(app));
     Ok(admitted)
 }
 
+/// What a tenant wants, and what of its limits is this server's.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    count: u64,
+    /// How many wait, as the store says, and how many may.
+    waiting: Option<(u64, u64)>,
+    /// Which part of the rate this server gives out; the others of a cluster give out the rest.
+    share: f64,
+}
+
 impl Admission {
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Tenant, Account>> {
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many of the tenant's submissions were refused for their number, since the server started.
     pub(super) fn refused(&self, tenant: &Tenant) -> u64 {
-        self.lock().get(tenant).map_or(0, |account| account.refused)
+        self.lock().by_tenant.get(tenant).map_or(0, |account| account.refused)
     }
 
-    /// `waiting` is how many wait, as the store says, and how many may.
     fn take(
         &self,
         tenant: &Tenant,
         settings: &TenantSettings,
-        count: u64,
-        waiting: Option<(u64, u64)>,
+        wanted: Wanted,
         now_ms: i64,
     ) -> Result<(), Problem> {
+        let Wanted { count, waiting, share } = wanted;
         let mut accounts = self.lock();
-        if accounts.len() >= TENANTS_COUNT_MAX && !accounts.contains_key(tenant) {
-            accounts.retain(|_, account| account.pending > 0);
+        if !accounts.by_tenant.contains_key(tenant) && !accounts.make_room(now_ms) {
+            let detail = "more tenants submit at their limits than can be watched; try again";
+            return Err(Problem::new(Code::Overloaded, detail).retry_after(1));
         }
-        let burst = f64::from(settings.burst().unwrap_or(0));
-        let fresh = Account { left: burst, at_ms: now_ms, pending: 0, watched: None, refused: 0 };
-        let account = accounts.entry(tenant.clone()).or_insert(fresh);
+        let burst = f64::from(settings.burst().unwrap_or(0)) * share;
+        let rate = f64::from(settings.submit_per_s.unwrap_or(0)) * share;
+        let fresh =
+            Account { left: burst, at_ms: now_ms, rate, burst, pending: 0, watched: None, refused: 0 };
+        let account = accounts.by_tenant.entry(tenant.clone()).or_insert(fresh);
         let checked = match waiting {
             Some((waiting, max)) => account.check_waiting(waiting, max, count, now_ms),
             None => Ok(()),
         };
         let checked = checked.and_then(|()| match settings.submit_per_s {
-            Some(rate) => account.check_rate(f64::from(rate), burst, as_number(count), now_ms),
+            Some(_) => account
+                .check_rate(rate, burst, as_number(count), now_ms)
+                .map_err(|wait_s| too_fast(settings, wait_s)),
             None => Ok(()),
         });
         if checked.is_err() {
@@ -133,20 +201,26 @@ impl Admission {
 }
 
 impl Account {
-    /// A batch larger than the burst is taken when the burst is whole, and then paid off.
-    fn check_rate(&mut self, rate: f64, burst: f64, count: f64, now_ms: i64) -> Result<(), Problem> {
-        let passed_ms = u32::try_from(now_ms.saturating_sub(self.at_ms)).unwrap_or(u32::MAX);
-        self.left = (self.left + f64::from(passed_ms) / 1_000.0 * rate).min(burst);
-        self.at_ms = now_ms;
+    fn left_at(&self, now_ms: i64, rate: f64) -> f64 {
+        let passed_ms = u32::try_from(now_ms.saturating_sub(self.at_ms)).unwrap_or(0);
+        self.left + f64::from(passed_ms) / 1_000.0 * rate
+    }
+
+    /// Whether it has all that a new one would have.
+    fn is_idle(&self, now_ms: i64) -> bool {
+        self.pending == 0 && self.left_at(now_ms, self.rate) + ROUNDING >= self.burst
+    }
+
+    /// A batch larger than the burst is taken when the burst is whole, and then paid off. The error is when to come back.
+    fn check_rate(&mut self, rate: f64, burst: f64, count: f64, now_ms: i64) -> Result<(), u32> {
+        self.left = self.left_at(now_ms, rate).min(burst);
+        (self.at_ms, self.rate, self.burst) = (now_ms, rate, burst);
         let needed = count.min(burst);
-        if self.left >= needed {
+        if self.left + ROUNDING >= needed {
             self.left -= count;
             return Ok(());
         }
-        let wait_s = seconds((needed - self.left) / rate);
-        let detail =
-            format!("the tenant may submit {rate} jobs per second, {burst} at once; try again later");
-        Err(Problem::new(Code::RateLimited, detail).retry_after(wait_s))
+        Err(seconds((needed - self.left) / rate))
     }
 
     fn check_waiting(&mut self, waiting: u64, max: u64, count: u64, now_ms: i64) -> Result<(), Problem> {
@@ -173,9 +247,24 @@ impl Account {
     }
 }
 
+fn too_fast(settings: &TenantSettings, wait_s: u32) -> Problem {
+    let [rate, burst] = [settings.submit_per_s, settings.burst()].map(Option::unwrap_or_default);
+    let detail = format!("the tenant may submit {rate} jobs per second, {burst} at once; try again later");
+    Problem::new(Code::RateLimited, detail).retry_after(wait_s)
+}
+
 /// Whole seconds, at least one: whoever comes back after them comes late enough.
 fn seconds(wait_s: f64) -> u32 {
-    (1..WAIT_S_MAX).find(|seconds| f64::from(*seconds) >= wait_s).unwrap_or(WAIT_S_MAX)
+    let (mut enough, mut too_few) = (WAIT_S_MAX, 0);
+    while enough - too_few > 1 {
+        let middle = too_few.midpoint(enough);
+        if f64::from(middle) >= wait_s {
+            enough = middle;
+        } else {
+            too_few = middle;
+        }
+    }
+    enough
 }
 
 /// Counts here are far below what a float cannot tell apart.
@@ -220,6 +309,10 @@ mod tests {
         TenantSettings { submit_per_s: Some(rate), submit_burst: Some(burst), ..TenantSettings::default() }
     }
 
+    fn wanted(count: u64) -> Wanted {
+        Wanted { count, waiting: None, share: 1.0 }
+    }
+
     fn wait_s(answer: Result<(), Problem>) -> Option<u32> {
         answer.err().map(|problem| problem.retry_after_s().unwrap())
     }
@@ -227,13 +320,13 @@ mod tests {
     #[test]
     fn a_tenant_submits_its_burst_and_then_at_its_rate() {
         let (admission, acme, settings) = (Admission::default(), tenant("acme"), rated(10, 20));
-        let take = |count, now_ms| wait_s(admission.take(&acme, &settings, count, None, now_ms));
+        let take = |count, now_ms| wait_s(admission.take(&acme, &settings, wanted(count), now_ms));
         assert_eq!(take(20, 0), None);
         assert_eq!(take(1, 0), Some(1));
         assert_eq!(take(10, 1_000), None);
         assert_eq!(take(15, 1_000), Some(2), "1.5 s are rounded up");
         assert_eq!(take(15, 3_000), None, "what was promised holds");
-        assert_eq!(wait_s(admission.take(&tenant("other"), &settings, 20, None, 3_000)), None);
+        assert_eq!(wait_s(admission.take(&tenant("other"), &settings, wanted(20), 3_000)), None);
     }
 
     #[test]
@@ -241,7 +334,7 @@ mod tests {
         let settings = rated(7, 3);
         for count in 1..40 {
             let (admission, acme) = (Admission::default(), tenant("acme"));
-            let take = |now_ms| wait_s(admission.take(&acme, &settings, count, None, now_ms));
+            let take = |now_ms| wait_s(admission.take(&acme, &settings, wanted(count), now_ms));
             assert_eq!(take(0), None, "a whole burst takes even a batch larger than it");
             let wait = std::iter::from_fn(|| Some(take(0))).find_map(|wait| wait).unwrap();
             assert_eq!(take(i64::from(wait) * 1_000), None, "{count}");
@@ -254,7 +347,7 @@ mod tests {
         let mut taken = 0;
         for step in 0..10_000_i64 {
             let count = u64::try_from(step % 7 + 1).unwrap();
-            if admission.take(&acme, &settings, count, None, step).is_ok() {
+            if admission.take(&acme, &settings, wanted(count), step).is_ok() {
                 taken += count;
             }
         }
@@ -264,9 +357,9 @@ mod tests {
     #[test]
     fn a_limit_that_was_changed_holds_at_once() {
         let (admission, acme) = (Admission::default(), tenant("acme"));
-        assert!(admission.take(&acme, &rated(1_000, 1_000), 10, None, 0).is_ok());
-        assert!(admission.take(&acme, &rated(1, 1), 1, None, 0).is_ok());
-        assert!(admission.take(&acme, &rated(1, 1), 1, None, 0).is_err());
+        assert!(admission.take(&acme, &rated(1_000, 1_000), wanted(10), 0).is_ok());
+        assert!(admission.take(&acme, &rated(1, 1), wanted(1), 0).is_ok());
+        assert!(admission.take(&acme, &rated(1, 1), wanted(1), 0).is_err());
     }
 
     #[test]
@@ -274,14 +367,56 @@ mod tests {
         let (admission, acme) = (Admission::default(), tenant("acme"));
         let settings = TenantSettings { waiting_count_max: Some(10), ..TenantSettings::default() };
         let take = |count, waiting, now_ms| {
-            wait_s(admission.take(&acme, &settings, count, Some((waiting, 10)), now_ms))
+            wait_s(admission.take(
+                &acme,
+                &settings,
+                Wanted { waiting: Some((waiting, 10)), ..wanted(count) },
+                now_ms,
+            ))
         };
         assert_eq!(take(6, 0, 0), None);
         assert_eq!(take(5, 0, 0), Some(WAIT_S_DEFAULT), "six are on their way");
-        admission.lock().get_mut(&acme).unwrap().pending = 0;
+        admission.lock().by_tenant.get_mut(&acme).unwrap().pending = 0;
         assert_eq!(take(5, 6, 500), Some(WAIT_S_DEFAULT));
         // Six were admitted; two seconds later two of them are done: one a second.
         assert_eq!(take(9, 4, 2_000), Some(3));
         assert_eq!(take(6, 4, 5_000), None);
+    }
+
+    #[test]
+    fn only_who_has_its_whole_burst_again_is_forgotten() {
+        let (admission, settings) = (Admission::default(), rated(1, 2));
+        let take = |name: &str, now_ms| wait_s(admission.take(&tenant(name), &settings, wanted(2), now_ms));
+        let stored = |name: &str| {
+            admission.lock().by_tenant.get_mut(&tenant(name)).unwrap().pending = 0;
+        };
+        for n in 0..TENANTS_COUNT_MAX {
+            assert_eq!(take(&format!("t{n}"), 0), None);
+            stored(&format!("t{n}"));
+        }
+        assert_eq!(take("one-more", 0), Some(1), "all have less than their burst");
+        assert_eq!(take("t0", 0), Some(2), "nobody got a burst anew");
+        assert_eq!(take("t0", 1_999), Some(1));
+        assert_eq!(take("one-more", 2_000), None, "all have their burst again");
+        assert!(admission.lock().by_tenant.len() < 3, "and are forgotten");
+        assert_eq!(take("one-more", 2_000), Some(2));
+    }
+
+    #[test]
+    fn a_part_of_the_rate_is_a_part_of_the_burst_too() {
+        let (admission, acme, settings) = (Admission::default(), tenant("acme"), rated(100, 100));
+        let take = |count, share, now_ms| {
+            wait_s(admission.take(&acme, &settings, Wanted { share, ..wanted(count) }, now_ms))
+        };
+        assert_eq!(take(25, 0.25, 0), None);
+        assert_eq!(take(1, 0.25, 0), Some(1));
+        assert_eq!(take(25, 0.25, 1_000), None);
+        assert_eq!(take(100, 1.0, 2_000), None, "the others have none of it now");
+    }
+
+    #[test]
+    fn long_waits_are_told_as_they_are() {
+        assert_eq!((seconds(0.0), seconds(0.2), seconds(1.0), seconds(1.01)), (1, 1, 1, 2));
+        assert_eq!((seconds(19_999.5), seconds(1e12)), (20_000, WAIT_S_MAX));
     }
 }

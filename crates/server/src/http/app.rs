@@ -6,13 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::job_request::TargetRules;
-use tidewheel_core::limits::{HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT};
+use tidewheel_core::limits::{
+    HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT, SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT,
+};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::openapi;
+use super::overload::Overload;
 use super::problem::Problem;
 use crate::access::Access;
 use crate::engine::Engine;
@@ -45,6 +48,8 @@ pub struct HttpLimits {
     pub body_progress_ms: u64,
     /// See [`Self::body_progress_ms`].
     pub body_progress_bytes_min: usize,
+    /// Jobs taken from callers and not stored yet; the less urgent a job, the sooner it is turned away.
+    pub submissions_count_max: usize,
     /// Time between two fires of a schedule, at least.
     pub schedule_interval_ms_min: i64,
     /// How long finished jobs are kept, at most.
@@ -59,6 +64,7 @@ impl Default for HttpLimits {
             bodies_bytes_max: 256 * 1_024 * 1_024,
             body_progress_ms: 10_000,
             body_progress_bytes_min: 4_096,
+            submissions_count_max: SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT,
             schedule_interval_ms_min: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             history_ms: HISTORY_MS_DEFAULT,
         }
@@ -73,6 +79,7 @@ pub(super) struct App {
     pub(super) access: Arc<Access>,
     pub(super) admission: Admission,
     pub(super) schemas: CompiledSchemas,
+    pub(super) overload: Overload,
     /// One permit for every byte of a body that is held.
     pub(super) bodies: Arc<Semaphore>,
     pub(super) openapi: Bytes,
@@ -83,6 +90,8 @@ pub(super) struct App {
 impl App {
     pub(super) fn new(parts: HttpParts) -> Self {
         let document = openapi::document();
+        let metrics = Arc::clone(parts.engine.metrics());
+        let overload = Overload::new(parts.limits.submissions_count_max, metrics);
         Self {
             engine: parts.engine,
             targets: Targets(parts.targets),
@@ -90,6 +99,7 @@ impl App {
             access: parts.access,
             admission: Admission::default(),
             schemas: CompiledSchemas::default(),
+            overload,
             bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
             docs: Bytes::from(super::docs::render(&document)),
             errors: Bytes::from(super::docs::render_errors()),

@@ -8,6 +8,7 @@
 //! | `admission` | what a tenant may submit: how fast, how much |
 //! | `registered` | what a job's type says: defaults, submitters, the schema of its payload |
 //! | `retention` | what a tenant no longer sees |
+//! | `overload` | what is refused when more comes in than the store takes |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
@@ -42,6 +43,7 @@ mod jobs;
 mod keys;
 mod notifications;
 mod openapi;
+mod overload;
 mod overview;
 mod problem;
 mod queues;

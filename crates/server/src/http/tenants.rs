@@ -125,6 +125,8 @@ fn settings(request: &TenantRequest) -> TenantSettings {
         submit_burst: request.submit_burst,
         waiting_count_max: request.waiting.map(u64::from),
         running_count_max: request.concurrency,
+        queue_running_count_max: request.queue_concurrency,
+        starts_per_s: request.rate_cap,
         schedules_count_max: request.schedules.map(u64::from),
         interval_ms_min: request.min_interval_ms,
         payload_bytes_max: request.payload_bytes,
@@ -170,6 +172,8 @@ fn write(out: &mut JsonWriter, tenant: &Tenant, shown: &TenantShown) {
             limit(out.key("submit_burst"), settings.submit_burst.map(u64::from));
             limit(out.key("waiting"), settings.waiting_count_max);
             limit(out.key("concurrency"), settings.running_count_max.map(u64::from));
+            limit(out.key("queue_concurrency"), settings.queue_running_count_max.map(u64::from));
+            limit(out.key("rate_cap"), settings.starts_per_s.map(u64::from));
             limit(out.key("schedules"), settings.schedules_count_max);
             out.key("min_interval").text_or_null(settings.interval_ms_min.map(format_duration).as_deref());
             limit(out.key("payload_bytes"), settings.payload_bytes_max.map(u64::from));

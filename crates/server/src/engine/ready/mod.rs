@@ -11,6 +11,7 @@ mod paces;
 mod pick;
 mod place;
 mod refill;
+mod run_times;
 mod seats;
 mod subscribers;
 mod view;
@@ -38,12 +39,14 @@ use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
 pub(super) use self::refill::{Lot, Refill};
 use self::refill::{LotKey, Overflow};
+use self::run_times::RunTimes;
 use self::seats::Seats;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
 pub use self::view::LaneView;
 use super::config::Config;
 use super::governor::MadeUp;
+use super::turns::Turns;
 
 /// Where a job in memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +102,11 @@ pub(super) struct Ready {
     allotments: Allotments,
     breakers: Breakers,
     paces: Paces,
+    run_times: RunTimes,
+    /// The wall clock at the last turn.
+    turned_at: Timestamp,
     demand: Demand,
-    refills: VecDeque<Lot>,
+    refills: Turns<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
     push_in_flight: usize,
@@ -158,8 +164,10 @@ impl Ready {
             queues_first: false,
             subscribers: Subscribers::default(),
             allotments: Allotments::default(),
+            run_times: RunTimes::default(),
+            turned_at: now,
             demand: Demand::default(),
-            refills: VecDeque::new(),
+            refills: Turns::default(),
             failed_refills: Vec::new(),
             push_in_flight: 0,
             window_ends: now,
@@ -201,6 +209,7 @@ impl Ready {
 
     /// Moves what has fallen due from the wheel into the lanes.
     pub(super) fn advance(&mut self, now: Timestamp) {
+        self.turned_at = now;
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now.as_ms(), &mut fired);
         for job in fired.drain(..) {
@@ -399,7 +408,8 @@ impl Ready {
         }
         self.refills.retain(|lot| wanted(&lot.key.tenant));
         self.failed_refills.retain(|lot| wanted(&lot.key.tenant));
-        self.breakers.keep(wanted);
+        self.breakers.keep(&wanted);
+        self.allotments.keep(wanted);
     }
 
     /// Whether the wheel's entry of a job is the one that counts.
@@ -423,7 +433,10 @@ impl Ready {
                 self.forget_waiting(job);
                 false
             }
-            None => false,
+            None => {
+                self.end_allotted(&job.id);
+                false
+            }
         }
     }
 
@@ -444,6 +457,7 @@ impl Ready {
         if let Some(held) = self.held.remove(id)
             && let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage
         {
+            self.time_until(id, held.stage);
             self.vacate(lane);
             self.end_allotted(id);
             self.probe_ended(id);
@@ -452,8 +466,11 @@ impl Ready {
 
     /// A delivery ended; its place is free.
     pub(super) fn end_delivery(&mut self, id: &JobId) {
-        if matches!(self.stage(id), Some(Stage::Delivering(_))) {
-            self.unclaim(id);
+        match self.stage(id) {
+            Some(Stage::Delivering(_)) => self.unclaim(id),
+            // One that another node began, or this one before a restart.
+            None => self.end_allotted(id),
+            Some(Stage::Wheel | Stage::Lane(_) | Stage::Claiming { .. }) => {}
         }
     }
 

@@ -107,9 +107,9 @@ impl Ready {
                 else {
                     break;
                 };
-                let may = |tenant: &str| allotments.admits(tenant) && breakers.admits(tenant, name);
+                let may = |tenant: &str| allotments.admits(tenant, name) && breakers.admits(tenant, name);
                 let Some(entry) = lane.pop(now.as_ms(), may) else { break };
-                push.push(self.picked(index, entry));
+                push.push(self.picked(index, entry, now));
             }
             self.push_in_flight += push.len() - before;
             if let Some(slot) = self.lanes.get(index).and_then(Option::as_ref) {
@@ -157,11 +157,11 @@ impl Ready {
         let share = (slot.lane.len() + 1).div_ceil(slot.seats.len().max(1));
         let count = credits.min(share).min(count_max);
         let before = picks.len();
-        picks.push(self.picked(index, first));
+        picks.push(self.picked(index, first, now));
         while picks.len() - before < count {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
-            let Some(entry) = next_for(&mut slot.lane, &interest, &self.allotments, now) else { break };
-            picks.push(self.picked(index, entry));
+            let Some(entry) = next_for(slot, &interest, &self.allotments, now) else { break };
+            picks.push(self.picked(index, entry, now));
         }
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))
@@ -175,11 +175,11 @@ impl Ready {
 
     fn next_for_anybody(&mut self, index: usize, now: Timestamp) -> Option<Entry<Arc<Job>>> {
         let allotments = &self.allotments;
-        let LaneSlot { lane, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
+        let LaneSlot { lane, name, seats, .. } = self.lanes.get_mut(index).and_then(Option::as_mut)?;
         if seats.is_empty() {
             return None;
         }
-        let covered = |tenant: &str| seats.cover(tenant) && allotments.admits(tenant);
+        let covered = |tenant: &str| seats.cover(tenant) && allotments.admits(tenant, name);
         if seats.is_plain() {
             return lane.pop(now.as_ms(), covered);
         }
@@ -199,16 +199,18 @@ impl Ready {
     }
 
     /// Notes that a job was picked.
-    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>) -> Arc<Job> {
+    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>, now: Timestamp) -> Arc<Job> {
+        let (tenant, id) = (&entry.item.tenant, entry.item.id);
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             slot.in_flight += 1;
             slot.picked_now += 1;
             if !slot.is_queue {
-                self.breakers.began(&entry.item.tenant, &slot.name, entry.item.id);
+                self.breakers.began(tenant, &slot.name, id);
             }
+            self.allotments.began(tenant, id, &slot.name);
         }
-        self.queue_refills(index, &entry.item.tenant, entry.priority);
-        self.allotments.began(&entry.item.tenant, entry.item.id);
+        self.queue_refills(index, tenant, entry.priority);
+        self.time_from(tenant.as_str(), id, now);
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
@@ -219,12 +221,12 @@ impl Ready {
 }
 
 fn next_for(
-    lane: &mut Lane<Arc<Job>>,
+    LaneSlot { lane, name, .. }: &mut LaneSlot,
     interest: &Interest,
     allotments: &Allotments,
     now: Timestamp,
 ) -> Option<Entry<Arc<Job>>> {
-    let covered = |tenant: &str| interest.covers(tenant) && allotments.admits(tenant);
+    let covered = |tenant: &str| interest.covers(tenant) && allotments.admits(tenant, name);
     if interest.is_plain() {
         return lane.pop(now.as_ms(), covered);
     }

@@ -82,7 +82,8 @@ impl Ready {
             && !overflow.queued
         {
             overflow.queued = true;
-            self.refills.push_back(Lot { lane: index, key });
+            let tenant = key.tenant.clone();
+            self.refills.push(&tenant, Lot { lane: index, key });
         }
     }
 
@@ -93,7 +94,7 @@ impl Ready {
         mut may_make_up: impl FnMut(&Tenant) -> bool,
     ) -> Option<Refill> {
         loop {
-            let lot = self.refills.pop_front()?;
+            let lot = self.refills.pop()?;
             let Some(overflow) = self.overflow_mut(&lot) else { continue };
             if lot.key.made_up && !may_make_up(&lot.key.tenant) {
                 // Stays queued, for the next window.
@@ -122,6 +123,7 @@ impl Ready {
     ) {
         let (mut stopped, mut passed) = (None, refill.after);
         let tenant = &refill.lot.key.tenant;
+        self.refills.charge(tenant, jobs.len());
         for job in jobs {
             let position = Position { at: job.status.due_at, id: job.id };
             let is_ours = self.known_lane(&job.spec.destination) == Some(refill.lot.lane)

@@ -52,6 +52,7 @@ impl Scheduler {
             // Others serve it now; its cursors are gone already.
             return;
         }
+        self.scan.charge(&stretch.tenant, page.jobs.len());
         let horizon = self.horizon(now);
         let stopped = match stretch.part {
             Part::Live => self.take_live(stretch, page.jobs, now, horizon),

@@ -97,6 +97,12 @@ const FIRST_SWEEP_MS: i64 = SECOND_MS;
 /// Messages handled between two turns.
 const MESSAGES_MAX: usize = 256;
 
+/// Something to read.
+enum ToRead {
+    Lot(Refill),
+    Stretch(Read),
+}
+
 pub(in crate::engine) struct Scheduler {
     shared: Arc<Shared>,
     config: Config,
@@ -110,6 +116,7 @@ pub(in crate::engine) struct Scheduler {
     peers: Peers,
     governor: Governor,
     reads: usize,
+    lots_first: bool,
     claims: usize,
     listings: usize,
     /// The bucket after the last opened one.
@@ -160,6 +167,7 @@ impl Scheduler {
             workers: Workers::default(),
             peers: Peers::default(),
             reads: 0,
+            lots_first: false,
             claims: 0,
             listings: 0,
             next_bucket: Bucket(0),
@@ -233,6 +241,9 @@ impl Scheduler {
         if let Some(target_ms) = self.ready.next_target_ms() {
             ms = ms.min(target_ms - monotonic_ms);
         }
+        if let Some(tick_ms) = self.ready.next_tick_ms() {
+            ms = ms.min((tick_ms - monotonic_ms).max(1));
+        }
         if let Some(ends_ms) = self.leases.next_end_ms() {
             ms = ms.min(ends_ms - monotonic_ms);
         }
@@ -250,6 +261,7 @@ impl Scheduler {
         self.turned_at = now;
         self.ready.tend_targets(monotonic_ms);
         self.ready.advance(now);
+        self.ready.tick(monotonic_ms);
         self.end_leases(monotonic_ms);
         self.tend_workers(monotonic_ms);
         if let Some(reply) = self.draining.take() {
@@ -317,32 +329,49 @@ impl Scheduler {
     }
 
     fn start_reads(&mut self, now: Timestamp, monotonic_ms: i64) {
-        let horizon = self.horizon(now);
         while self.reads < self.config.reads_max {
-            let governor = &mut self.governor;
-            let mut may_make_up = |tenant: &Tenant| governor.allowance(tenant, monotonic_ms) > 0;
-            if let Some(refill) = self.ready.next_refill(&mut may_make_up) {
-                self.read_for_lot(refill, now);
-                continue;
+            match self.next_to_read(now, monotonic_ms) {
+                Some(ToRead::Lot(refill)) => self.read_for_lot(refill, now),
+                Some(ToRead::Stretch(read)) => self.read_stretch(read, monotonic_ms),
+                None => break,
             }
-            let Some(read) = self.scan.next_read(now, horizon, &mut may_make_up) else { break };
-            let count_max = match read.stretch.part {
-                Part::Missed if read.until < self.missed_before => self
-                    .config
-                    .quantum
-                    .min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1)),
-                // Among live jobs, what is made up for may be far between.
-                Part::Missed | Part::Live => self.config.quantum,
-            };
-            let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
-            let due = Due { after: read.after, ..due };
-            self.reads += 1;
-            let shared = Arc::clone(&self.shared);
-            tokio::spawn(async move {
-                let page = shared.store.due(due).await;
-                shared.tell(Message::Read { read, page });
-            });
         }
+    }
+
+    /// What to read next. Lots and cursors take turns: lots that drain fast would otherwise keep what has just fallen due
+    /// from being read.
+    fn next_to_read(&mut self, now: Timestamp, monotonic_ms: i64) -> Option<ToRead> {
+        let horizon = self.horizon(now);
+        let governor = &mut self.governor;
+        let mut may_make_up = |tenant: &Tenant| governor.allowance(tenant, monotonic_ms) > 0;
+        self.lots_first = !self.lots_first;
+        if self.lots_first
+            && let Some(refill) = self.ready.next_refill(&mut may_make_up)
+        {
+            return Some(ToRead::Lot(refill));
+        }
+        if let Some(read) = self.scan.next_read(now, horizon, &mut may_make_up) {
+            return Some(ToRead::Stretch(read));
+        }
+        self.ready.next_refill(&mut may_make_up).map(ToRead::Lot)
+    }
+
+    fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
+        let count_max = match read.stretch.part {
+            Part::Missed if read.until < self.missed_before => {
+                self.config.quantum.min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1))
+            }
+            // Among live jobs, what is made up for may be far between.
+            Part::Missed | Part::Live => self.config.quantum,
+        };
+        let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
+        let due = Due { after: read.after, ..due };
+        self.reads += 1;
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let page = shared.store.due(due).await;
+            shared.tell(Message::Read { read, page });
+        });
     }
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {

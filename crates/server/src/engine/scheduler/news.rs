@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
 use crate::engine::leases::Renewal;
-use crate::engine::ready::{Offer, Stage};
+use crate::engine::ready::{Allotment, Offer, Stage};
 use crate::engine::{Whereabouts, is_waiting};
 
 impl Scheduler {
@@ -57,7 +57,7 @@ impl Scheduler {
             Message::Read { read, page } => self.read_back(&read, page, now),
             Message::Refilled { refill, page } => self.refilled(&refill, page, now),
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
-            Message::Allot(all) => self.ready.allot(all),
+            Message::Allot(all) => self.allot(&all),
             Message::Take { take, reply } => self.taker(take, reply),
             Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
@@ -79,6 +79,12 @@ impl Scheduler {
             Message::Drain { reply } => self.drain(reply),
             Message::Stop { reply } => self.stop(reply),
         }
+    }
+
+    /// Goes by other weights and caps, for what waits already too.
+    fn allot(&mut self, all: &[Allotment]) {
+        self.ready.allot(all, self.leases.each());
+        self.scan.set_weights(self.ready.weights());
     }
 
     fn drain(&mut self, reply: oneshot::Sender<usize>) {
@@ -185,7 +191,7 @@ impl Scheduler {
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
                 let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
-                let is_at_cap = self.ready.is_at_cap(&job.tenant);
+                let is_at_cap = self.ready.is_at_cap(&job.tenant, &job.spec.destination);
                 let reason = if is_at_cap { Some("tenant_limit") } else { reason };
                 Whereabouts::Lane { depth, reason }
             }

@@ -11,7 +11,10 @@ impl Scheduler {
     /// Serves shards from now on: watches over the attempts under way there, and reads what waits, from the beginning.
     pub(super) fn gained(&mut self, shards: Vec<Shard>, running: &[Job], now: Timestamp) {
         let monotonic_ms = self.shared.clock.monotonic_ms();
-        running.iter().for_each(|job| self.leases.hold(job, now, monotonic_ms));
+        for job in running {
+            self.leases.hold(job, now, monotonic_ms);
+            self.ready.adopt(job);
+        }
         let last = Bucket(self.next_bucket.0.saturating_sub(1));
         self.list_shards(shards, Bucket(0), last);
     }

@@ -20,7 +20,7 @@ use tidewheel_store::{OnConflict, Submission, Submitted};
 
 use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
-use crate::http::admission::admit;
+use crate::http::admission::{Asked, admit};
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
@@ -66,11 +66,16 @@ pub(crate) async fn many(
     let Batch { submissions, items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
 
-    let _admitted = admit(&app, &caller.tenant, submissions.len()).await?;
+    let admitted = admit(&app, &caller.tenant, Asked::all(&submissions)).await?;
     let ids: Vec<JobId> = submissions.iter().map(|submission| submission.job.id).collect();
     let engine = app.engine.clone();
     let on_conflict = if query.partial { OnConflict::KeepOthers } else { OnConflict::KeepNone };
-    let answers = to_the_end(async move { engine.submit(submissions, on_conflict).await }).await??;
+    let submitted = async move {
+        let answers = engine.submit(submissions, on_conflict).await;
+        drop(admitted);
+        answers
+    };
+    let answers = to_the_end(submitted).await??;
     drop(intake);
     if query.partial {
         return Ok(answer_each(items, &ids, &answers));

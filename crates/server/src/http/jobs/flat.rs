@@ -12,7 +12,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submitted};
 
 use super::submit::{check, settings, submission};
-use crate::http::admission::admit;
+use crate::http::admission::{Asked, admit};
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::call_key::conflict;
@@ -63,11 +63,15 @@ pub(super) async fn submit(
             let registered = Registered::of(app, &caller);
             check(&settings(app, &caller), &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
-            let _admitted = admit(app, &tenant, 1).await?;
+            let admitted = admit(app, &tenant, Asked::one(request.priority)).await?;
             let submission = submission(app, &tenant, *request, key, now);
             let (id, run_at) = (submission.job.id, submission.job.status.due_at);
             let engine = app.engine.clone();
-            let submitted = async move { engine.submit(vec![submission], OnConflict::KeepOthers).await };
+            let submitted = async move {
+                let answers = engine.submit(vec![submission], OnConflict::KeepOthers).await;
+                drop(admitted);
+                answers
+            };
             let answers = to_the_end(submitted).await??;
             match answers.first() {
                 Some(Submitted::New) => Ok(answered(true, &id.to_string(), Some(run_at), zone.rules())),

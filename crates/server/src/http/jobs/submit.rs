@@ -20,7 +20,7 @@ use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
 use super::flat;
 use crate::directory::TenantSettings;
-use crate::http::admission::{admit, objection};
+use crate::http::admission::{Asked, admit, objection};
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
@@ -58,12 +58,17 @@ pub(crate) async fn one(
         request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
     request.trace = request.trace.or_else(|| header_trace(&headers));
 
-    let _admitted = admit(&app, &caller.tenant, 1).await?;
+    let admitted = admit(&app, &caller.tenant, Asked::one(request.priority)).await?;
     let submission = submission(&app, &caller.tenant, request, key.clone(), now);
     let job = submission.job.clone();
     let engine = app.engine.clone();
-    let answers =
-        to_the_end(async move { engine.submit(vec![submission], OnConflict::KeepOthers).await }).await??;
+    let submitted = async move {
+        let answers = engine.submit(vec![submission], OnConflict::KeepOthers).await;
+        // Not before: the caller may be gone long before the store has answered.
+        drop(admitted);
+        answers
+    };
+    let answers = to_the_end(submitted).await??;
     match answers.first() {
         Some(Submitted::New) => Ok(created(&job)),
         Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, *id, key.as_deref()).await,

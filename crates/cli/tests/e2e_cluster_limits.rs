@@ -1,0 +1,180 @@
+//! A tenant's limits over several servers on one PostgreSQL, from outside: they hold for all of them together, and no
+//! part of them is kept for a server that nobody asks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "from outside, in real time, and it says what it saw"
+)]
+
+mod harness;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use harness::postgres::Postgres;
+use harness::{Answer, Server, request, until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SHARDS: u64 = 64;
+
+struct Cluster {
+    nodes: [Server; 2],
+    _data: TempDir,
+    _postgres: Postgres,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
+        let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
+        let nodes = [start(), start()];
+        until("the shards to be shared out", || {
+            let cluster = nodes[0].get("/v1/cluster");
+            let all = cluster["nodes"].as_array().unwrap();
+            let is_half = |node: &Value| node["shards"] == SHARDS / 2 && node["state"] == "serving";
+            (all.len() == 2 && all.iter().all(is_half)).then_some(())
+        });
+        Self { nodes, _data: data, _postgres: postgres }
+    }
+
+    /// Sets a tenant up, and waits until both nodes go by it.
+    fn set(&self, tenant: &str, settings: &Value) {
+        let path = format!("/v1/tenants/{tenant}");
+        let set = call(self.nodes[0].address, tenant, "PUT", &path, settings);
+        assert_eq!(set.status, 200, "{}", set.text());
+        until("both nodes to know", || {
+            let shown = call(self.nodes[1].address, tenant, "GET", &path, &json!({})).json();
+            (shown == set.json()).then_some(())
+        });
+    }
+}
+
+fn call(address: SocketAddr, tenant: &str, method: &str, path: &str, body: &Value) -> Answer {
+    request(address, method, path, &[("tidewheel-tenant", tenant)], body.to_string().as_bytes()).unwrap()
+}
+
+/// How many of the jobs that are submitted one after the other, as fast as it goes, are taken.
+fn press(address: SocketAddr, tenant: &str, until: Instant) -> u32 {
+    let job = json!({"type": "t", "delay": "1h"});
+    let mut taken = 0;
+    while Instant::now() < until {
+        let answer = call(address, tenant, "POST", "/v1/jobs", &job);
+        match answer.status {
+            201 => taken += 1,
+            429 => {
+                assert!(answer.header("retry-after").is_some());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => panic!("{other}: {}", answer.text()),
+        }
+    }
+    taken
+}
+
+const RATE: u32 = 20;
+const LONG: Duration = Duration::from_secs(10);
+/// Callers at one node, so that it is always asked for more than the rate.
+const CALLERS: usize = 4;
+
+/// Submits at these nodes, with callers that do not wait for each other; compares what was taken with the rate.
+fn press_all(tenant: &str, addresses: &[SocketAddr]) -> f64 {
+    let began = Instant::now();
+    let taken: u32 = std::thread::scope(|scope| {
+        let callers = addresses.iter().flat_map(|address| std::iter::repeat_n(*address, CALLERS));
+        let threads: Vec<_> =
+            callers.map(|address| scope.spawn(move || press(address, tenant, began + LONG))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let allowed = f64::from(RATE) * began.elapsed().as_secs_f64();
+    println!("{tenant}: {taken} of {allowed:.1}");
+    f64::from(taken) / allowed
+}
+
+#[test]
+fn a_rate_holds_for_all_nodes_together_whoever_is_asked() {
+    let cluster = Cluster::start();
+    let [first, second] = [cluster.nodes[0].address, cluster.nodes[1].address];
+    for tenant in ["even", "uneven", "moving"] {
+        // Of a burst there is little, so that the rate is what counts.
+        cluster.set(tenant, &json!({"limits": {"submit_rate": RATE, "submit_burst": 4}}));
+    }
+    let even = press_all("even", &[first, second]);
+    assert!((0.9..=1.1).contains(&even), "asked evenly, {even:.3} of the rate");
+    let uneven = press_all("uneven", &[second]);
+    assert!((0.9..=1.1).contains(&uneven), "only one is asked, {uneven:.3} of the rate");
+    let (one, other) = (press_all("moving", &[first]), press_all("moving", &[second]));
+    assert!(
+        (0.9..=1.1).contains(&((one + other) / 2.0)),
+        "{one:.3}, then {other:.3} of the rate at the other"
+    );
+}
+
+fn take(server: &Server, tenant: &str, wait: &str) -> Vec<Value> {
+    let body = json!({"worker": "w", "max": 10, "wait": wait, "lease": "10m"});
+    let answer = call(server.address, tenant, "POST", "/v1/queues/q/take", &body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["jobs"].as_array().unwrap().clone()
+}
+
+#[test]
+fn caps_hold_for_all_nodes_together_and_over_the_death_of_one() {
+    let cluster = Cluster::start();
+    let nodes = &cluster.nodes;
+    cluster.set("acme", &json!({"limits": {"waiting": 50}}));
+    let job = json!({"type": "t", "queue": "q"});
+    let later = json!({"type": "t", "delay": "1h"});
+    let taken: usize = std::thread::scope(|scope| {
+        let fill = |address| {
+            move || {
+                let submit =
+                    || call(address, "acme", "POST", "/v1/jobs", &json!({"type": "t", "delay": "1h"})).status;
+                (0..100).filter(|_| submit() == 201).count()
+            }
+        };
+        let threads = [0, 1].map(|at| scope.spawn(fill(nodes[at].address)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!((50..=55).contains(&taken), "{taken} wait, 50 may");
+    for node in nodes {
+        assert_eq!(call(node.address, "acme", "POST", "/v1/jobs", &later).status, 429);
+    }
+
+    // Two tenants, so that each node serves at least one of them or the other node's.
+    for tenant in ["globex", "initech"] {
+        cluster.set(tenant, &json!({"limits": {"concurrency": 3}}));
+        for _ in 0..20 {
+            assert_eq!(call(nodes[0].address, tenant, "POST", "/v1/jobs", &job).status, 201);
+        }
+        let mut held = Vec::new();
+        until("as many as may to run", || {
+            held.extend(take(&nodes[held.len() % 2], tenant, "1s"));
+            (held.len() >= 3).then_some(())
+        });
+        assert_eq!(held.len(), 3, "{tenant}");
+        for node in nodes {
+            assert!(take(node, tenant, "300ms").is_empty(), "{tenant}");
+        }
+    }
+
+    // Whoever takes over knows what is under way.
+    let Cluster { nodes: [first, second], _data, _postgres } = cluster;
+    assert_eq!(second.terminate().0, Some(0));
+    until("all shards to be served", || {
+        let cluster = first.get("/v1/cluster");
+        let nodes = cluster["nodes"].as_array().unwrap();
+        (nodes.len() == 1 && nodes[0]["shards"] == SHARDS).then_some(())
+    });
+    for tenant in ["globex", "initech"] {
+        assert!(take(&first, tenant, "500ms").is_empty(), "{tenant}");
+        let page = call(first.address, tenant, "GET", "/v1/jobs?state=running&limit=1", &json!({})).json();
+        let id = page["items"][0]["id"].as_str().unwrap();
+        assert_eq!(
+            call(first.address, tenant, "POST", &format!("/v1/jobs/{id}/cancel"), &json!({})).status,
+            200
+        );
+        assert_eq!(take(&first, tenant, "40s").len(), 1, "{tenant}: one is over, so one may start");
+        assert!(take(&first, tenant, "300ms").is_empty(), "{tenant}");
+    }
+}
