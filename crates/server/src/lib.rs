@@ -10,6 +10,7 @@
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
+//! | [`tls`] | TLS for both, with certificates that are replaced while it runs |
 //! | [`metrics`] | what the server counts |
 //! | `pages` | the web pages |
 //! | [`testing`] | a server for tests of handlers |
@@ -25,3 +26,4 @@ mod pages;
 pub mod push;
 pub mod random;
 pub mod testing;
+pub mod tls;

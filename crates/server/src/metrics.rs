@@ -10,6 +10,7 @@ mod queues;
 mod recent;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -39,6 +40,8 @@ pub(crate) use self::queues::QueueLevel;
 use self::queues::Queues;
 use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
+pub(crate) use self::tls::Handshake;
+pub use self::tls::TlsMetrics;
 
 /// From 1 ms to 5 min, fine where it matters.
 const LAG_BUCKETS_S: [f64; 20] = [
@@ -277,6 +280,13 @@ impl Metrics {
     #[must_use]
     pub fn measuring_disk(mut self, measure: impl Fn() -> Option<DiskSpace> + Send + Sync + 'static) -> Self {
         self.disk = Some(Disk::new(&mut self.registry, Box::new(measure)));
+        self
+    }
+
+    /// Also tells of the server's certificate and of handshakes.
+    #[must_use]
+    pub fn serving_tls(mut self, tls: &TlsMetrics) -> Self {
+        tls.register(&mut self.registry);
         self
     }
 

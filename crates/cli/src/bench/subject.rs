@@ -102,6 +102,8 @@ impl Subject {
             targets: AddressPolicy::public_only().allow_loopback(),
             tz_dir: None,
             admin_key: None,
+            tls: None,
+            oidc: None,
             deliverer: None,
         })
         .await?;

@@ -13,7 +13,7 @@ use crate::http::Problem;
 
 /// Serves a route of the HTTP API to whoever may call it.
 pub(crate) async fn guard_route(access: Arc<Access>, need: Need, request: Request, next: Next) -> Response {
-    match admit(&access, need, request) {
+    match admit(&access, need, request).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -23,15 +23,18 @@ pub(crate) async fn guard_route(access: Arc<Access>, need: Need, request: Reques
 pub(crate) async fn guard_call(access: Arc<Access>, request: Request, next: Next) -> Response {
     // One that is not there is answered for as what needs most, so that strangers cannot tell.
     let need = need_of(request.uri().path()).unwrap_or(Need::Administer);
-    match admit(&access, need, request) {
+    match admit(&access, need, request).await {
         Ok(request) => next.run(request).await,
         Err(problem) => Status::from(problem).into_http::<Body>(),
     }
 }
 
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
-fn admit(access: &Access, need: Need, mut request: Request) -> Result<Request, Problem> {
+async fn admit(access: &Access, need: Need, mut request: Request) -> Result<Request, Problem> {
     if need != Need::Nothing {
+        if let Some(issuer) = access.issuer_to_ask(request.headers()) {
+            issuer.look().await;
+        }
         let peer = request.extensions().get::<Peer>().copied();
         let identity = access.check(request.headers(), peer, need)?;
         request.extensions_mut().insert(identity);

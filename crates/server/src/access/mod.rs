@@ -5,8 +5,10 @@
 //! | `rules` | what each call needs, in one table |
 //! | `guard` | asks before a call is served |
 //! | `penalty` | slows down whoever guesses keys |
+//! | [`oidc`] | tokens of an issuer, taken as well as keys |
 
 mod guard;
+pub mod oidc;
 mod penalty;
 mod rules;
 
@@ -16,11 +18,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::limits::KEY_BYTES_MAX;
+use tidewheel_core::limits::TOKEN_BYTES_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Error;
 
 pub(crate) use self::guard::{guard_call, guard_route};
+use self::oidc::{Oidc, is_token};
 use self::penalty::Penalties;
 pub(crate) use self::rules::{Need, need_of};
 use crate::clock::Clock;
@@ -41,6 +44,7 @@ pub struct Access {
     closed: bool,
     file_key: Option<Arc<ApiKey>>,
     penalties: Penalties,
+    oidc: Option<Arc<Oidc>>,
 }
 
 /// Who calls.
@@ -68,7 +72,7 @@ impl Access {
     /// counts.
     #[must_use]
     pub fn without_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>) -> Self {
-        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default() }
+        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default(), oidc: None }
     }
 
     /// Asks for a key. `admin_key` is one, besides those in the directory.
@@ -76,6 +80,12 @@ impl Access {
     pub fn with_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>, admin_key: Option<&str>) -> Self {
         let file_key = admin_key.map(|key| Arc::new(ApiKey::admin_file(key)));
         Self { closed: true, file_key, ..Self::without_keys(directory, clock) }
+    }
+
+    /// Takes tokens of this issuer as well as keys.
+    #[must_use]
+    pub fn with_issuer(self, oidc: Arc<Oidc>) -> Self {
+        Self { oidc: Some(oidc), ..self }
     }
 
     /// What is known of tenants and keys.
@@ -100,6 +110,16 @@ impl Access {
         let Some(shown) = shown_key(headers) else {
             return if self.closed { Err(no_key()) } else { Ok(Identity::Anyone) };
         };
+        if let Some(oidc) = self.oidc.as_ref().filter(|_| is_token(shown)) {
+            return match oidc.verify(shown) {
+                Ok(key) => identify(Arc::new(key), need),
+                // No penalty: a signature cannot be guessed, and whoever has a token that just ended is no enemy.
+                Err(reason) => {
+                    tracing::debug!(%reason, "a token was refused");
+                    Err(Problem::new(Code::Unauthorized, "the token does not hold here, or not any more"))
+                }
+            };
+        }
         let digest = KeyDigest::of(shown);
         let now_ms = self.clock.monotonic_ms();
         let waits = peer.filter(|peer| !self.penalties.is_trusted(&digest, peer.0));
@@ -114,10 +134,7 @@ impl Access {
                     self.penalties.worked(&digest, address);
                 }
                 key.used(now);
-                if !key.roles.iter().any(|role| need.is_met_by(*role)) {
-                    return Err(forbidden("the key's roles do not allow this"));
-                }
-                Ok(Identity::Key(key))
+                identify(key, need)
             }
             None if !self.closed => Ok(Identity::Anyone),
             None => {
@@ -129,10 +146,33 @@ impl Access {
         }
     }
 
+    /// The issuer, if the request's token may be signed with a key of its that is not known yet.
+    pub(crate) fn issuer_to_ask(&self, headers: &HeaderMap) -> Option<Arc<Oidc>> {
+        let oidc = self.oidc.as_ref()?;
+        let token = shown_key(headers).filter(|shown| is_token(shown))?;
+        oidc.is_worth_a_look(token).then(|| Arc::clone(oidc))
+    }
+
+    /// Whether what a caller has shown once holds still: it was not revoked and has not ended.
+    pub(crate) fn still_holds(&self, identity: &Identity) -> bool {
+        match identity {
+            Identity::Anyone => true,
+            Identity::Key(key) if key.is_over(self.clock.now()) => false,
+            Identity::Key(key) => key.is_token() || self.find(key.digest()).is_some(),
+        }
+    }
+
     fn find(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
         let in_file = self.file_key.as_ref().filter(|key| key.digest().matches(digest)).cloned();
         in_file.or_else(|| self.directory.find_key(digest))
     }
+}
+
+fn identify(key: Arc<ApiKey>, need: Need) -> Result<Identity, Problem> {
+    if !key.roles.iter().any(|role| need.is_met_by(*role)) {
+        return Err(forbidden("the key's roles do not allow this"));
+    }
+    Ok(Identity::Key(key))
 }
 
 fn no_key() -> Problem {
@@ -143,10 +183,10 @@ fn forbidden(detail: impl Into<String>) -> Problem {
     Problem::new(Code::Forbidden, detail)
 }
 
-/// The key that came with a request. Anything else in its place is a key that is none.
+/// The key or token that came with a request. Anything else in its place is a key that is none.
 fn shown_key(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?;
-    let text = value.to_str().ok().filter(|text| text.len() <= KEY_BYTES_MAX).unwrap_or_default();
+    let text = value.to_str().ok().filter(|text| text.len() <= TOKEN_BYTES_MAX).unwrap_or_default();
     let key = match text.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
         Some(_) | None => "",

@@ -30,7 +30,7 @@ use crate::engine::{Allotment, Engine};
 use crate::random;
 
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
-pub(crate) use self::keys::{KeyAsked, KeyRefusal};
+pub(crate) use self::keys::{KeyAsked, KeyMade, KeyRefusal};
 pub use self::tenants::TenantSettings;
 pub(crate) use self::tenants::TenantShown;
 pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown};
