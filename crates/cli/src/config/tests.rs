@@ -140,7 +140,10 @@ fn what_belongs_together_is_asked_for_together() {
         ("--tls-cert c --tls-key k --tls-client-optional", "it needs --tls-client-ca"),
         ("--oidc-issuer https://i", "tokens need --oidc-issuer, --oidc-audience"),
         ("--oidc-issuer https://i --oidc-audience a --oidc-jwks-url http://i/keys", "anybody on the way"),
-        ("--oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/k --oidc-keys-file f", "one of them"),
+        (
+            "--oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/k --oidc-keys-file f",
+            "one of them",
+        ),
         ("--store postgres://a/b --store-file f", "one of them is enough"),
         ("--store-file /nonexistent", "--store-file: /nonexistent: No such file"),
     ] {
@@ -150,7 +153,8 @@ fn what_belongs_together_is_asked_for_together() {
     let config = load(&args("--tls-cert c --tls-key k --tls-client-ca a --tls-client-optional"), |_| None);
     let tls = config.unwrap().tls.unwrap();
     assert_eq!(tls.clients, tidewheel_server::tls::ClientCertificates::Optional("a".into()));
-    let config = "--listen 0.0.0.0:1 --oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/keys";
+    let config =
+        "--listen 0.0.0.0:1 --oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/keys";
     assert!(load(&args(config), |_| None).unwrap().oidc.is_some(), "tokens close a server as keys do");
 }
 
