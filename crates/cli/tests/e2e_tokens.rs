@@ -46,9 +46,10 @@ fn claims(roles: &Value) -> Value {
 /// Those claims, with one of them changed or, by `null`, left out.
 fn but(name: &str, value: Value) -> Value {
     let mut claims = claims(&json!(["viewer"]));
-    match value {
-        Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
-        value => claims[name] = value,
+    if value.is_null() {
+        claims.as_object_mut().unwrap().remove(name);
+    } else {
+        claims[name] = value;
     }
     claims
 }

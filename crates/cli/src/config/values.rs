@@ -50,7 +50,7 @@ pub(super) fn set(
         Key::Store => config.store = Some(store(text)?),
         Key::StoreFile => config.store_file = Some(PathBuf::from(text)),
         Key::TlsCert => secure.tls_cert = Some(PathBuf::from(text)),
-        Key::TlsKey => secure.tls_key = Some(PathBuf::from(text)),
+        Key::TlsKeyFile => secure.tls_key = Some(PathBuf::from(text)),
         Key::TlsClientCa => secure.tls_client_ca = Some(PathBuf::from(text)),
         Key::TlsClientOptional => secure.tls_client_optional = yes_or_no(text)?,
         Key::OidcIssuer => secure.oidc_issuer = Some(text.to_owned()),

@@ -50,7 +50,7 @@ impl SecureArgs {
         let all = [
             (Key::StoreFile, self.store_file.clone()),
             (Key::TlsCert, self.tls_cert.clone()),
-            (Key::TlsKey, self.tls_key.clone()),
+            (Key::TlsKeyFile, self.tls_key.clone()),
             (Key::TlsClientCa, self.tls_client_ca.clone()),
             (Key::TlsClientOptional, optional),
             (Key::OidcIssuer, self.oidc_issuer.clone()),
