@@ -28,7 +28,7 @@ use http::header::{
 use http::uri::Scheme;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -39,6 +39,7 @@ pub(crate) use self::error::root_cause;
 pub use self::error::{Error, Fault, Problem};
 pub use self::patience::Patience;
 pub use self::submit::{Submitted, Submitter};
+use crate::tls::{Speak, TlsOptions};
 
 /// Where a server listens unless told otherwise.
 pub const URL_DEFAULT: &str = "http://127.0.0.1:7400";
@@ -62,6 +63,8 @@ pub struct ClientConfig {
     pub key: Option<String>,
     /// The tenant to act for, where it is not the key's own.
     pub tenant: Option<String>,
+    /// Whom to trust and what to show, if the URL begins with `https://`.
+    pub tls: TlsOptions,
     /// Bound on one try of a call.
     pub timeout: Duration,
     /// How long to keep trying.
@@ -76,6 +79,7 @@ impl ClientConfig {
             url: url.into(),
             key: None,
             tenant: None,
+            tls: TlsOptions::default(),
             timeout: TIMEOUT_DEFAULT,
             patience: Patience::default(),
         }
@@ -122,7 +126,7 @@ impl Client {
     /// Prepares a client; nothing is connected yet.
     ///
     /// # Errors
-    /// When the URL, the key or the tenant cannot be used.
+    /// When the URL, the key, the tenant or a file of TLS cannot be used.
     pub fn new(config: ClientConfig) -> Result<Self, Error> {
         let base = base_of(&config.url)?;
         let mut headers = HeaderMap::new();
@@ -138,17 +142,8 @@ impl Client {
                 .map_err(|_| Error::Setup(format!("{tenant:?} cannot be the name of a tenant")))?;
             headers.insert(TENANT_HEADER, value);
         }
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(rustls::crypto::ring::default_provider())
-            .map_err(|fault| Error::Setup(format!("TLS could not be set up: {fault}")))?
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .wrap_connector(tcp);
+        let connector = config.tls.connector(&base, Speak::Both);
+        let connector = connector.map_err(|fault| Error::Setup(fault.to_string()))?;
         let pool = Pool::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
         Ok(Self { pool, base, headers, timeout: config.timeout, patience: config.patience, on_retry: None })
     }

@@ -6,8 +6,10 @@
 //! | [`client`] | a client of the HTTP API |
 //! | [`proto`] | the messages and services of the gRPC API |
 //! | [`worker`] | taking jobs and running handlers |
+//! | [`tls`] | whom both trust, and what they show |
 
 pub mod client;
 pub mod proto;
+pub mod tls;
 pub mod wire;
 pub mod worker;

@@ -1,5 +1,7 @@
 //! The command line: the verbs, and the flags they share.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidewheel_core::zones::bundled_version;
 
@@ -64,7 +66,16 @@ pub(crate) struct Globals {
     pub(crate) tenant: Option<String>,
     /// A file that holds the key to show [default: the key in TIDEWHEEL_KEY, if any]
     #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) key_file: Option<std::path::PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
+    /// Authorities the server's certificate must be from [env: TIDEWHEEL_CA_FILE] [default: the system's]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A certificate to show to a server that asks for one [env: TIDEWHEEL_CLIENT_CERT]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// That certificate's private key [env: TIDEWHEEL_CLIENT_KEY] [default: in the same file]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) client_key: Option<PathBuf>,
     /// How to print what was asked for
     #[arg(long, short, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) output: Format,

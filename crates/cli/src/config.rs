@@ -1,6 +1,7 @@
 //! Everything about a server that can be set: flags over environment over file over defaults. What is wrong is
 //! told all at once, each with where it was set.
 
+pub(crate) mod secure;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
@@ -17,9 +18,12 @@ use tidewheel_core::limits::{
     AUDIT_RETENTION_MS_DEFAULT, HISTORY_MS_DEFAULT, SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
     SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
+use tidewheel_server::access::oidc::OidcConfig;
 use tidewheel_server::engine::{FairBy, HostRates};
 use tidewheel_server::push::Cidr;
+use tidewheel_server::tls::TlsFiles;
 
+use self::secure::Secure;
 use crate::serve::ServeArgs;
 
 /// The folder of the embedded store.
@@ -49,10 +53,16 @@ pub(crate) struct ServeConfig {
     pub(crate) data: PathBuf,
     /// The database that takes the place of the folder.
     pub(crate) store: Option<String>,
+    /// The file its URL comes from.
+    pub(crate) store_file: Option<PathBuf>,
     /// Where to listen; a loopback address, unless there is a file with an admin's key.
     pub(crate) listen: SocketAddr,
     /// The file with the first admin's key; made if it is missing.
     pub(crate) admin_key_file: Option<PathBuf>,
+    /// What TLS is spoken with.
+    pub(crate) tls: Option<TlsFiles>,
+    /// Whose tokens are taken as well as keys.
+    pub(crate) oidc: Option<OidcConfig>,
     /// Private ranges that push targets may lie in.
     pub(crate) allow_targets: Vec<Cidr>,
     /// Pushes under way at a time.
@@ -102,8 +112,11 @@ impl Default for ServeConfig {
         Self {
             data: PathBuf::from(DATA_DEFAULT),
             store: None,
+            store_file: None,
             listen: values::listen_default(),
             admin_key_file: None,
+            tls: None,
+            oidc: None,
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
@@ -152,8 +165,19 @@ pub(crate) enum LogFormat {
 pub(crate) enum Key {
     Data,
     Store,
+    StoreFile,
     Listen,
     AdminKeyFile,
+    TlsCert,
+    TlsKeyFile,
+    TlsClientCa,
+    TlsClientOptional,
+    OidcIssuer,
+    OidcAudience,
+    OidcKeysFile,
+    OidcJwksUrl,
+    OidcTenantClaim,
+    OidcRolesClaim,
     AllowTarget,
     PushConcurrency,
     PushPerHost,
@@ -180,11 +204,22 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 38] = [
         Self::Data,
         Self::Store,
+        Self::StoreFile,
         Self::Listen,
         Self::AdminKeyFile,
+        Self::TlsCert,
+        Self::TlsKeyFile,
+        Self::TlsClientCa,
+        Self::TlsClientOptional,
+        Self::OidcIssuer,
+        Self::OidcAudience,
+        Self::OidcKeysFile,
+        Self::OidcJwksUrl,
+        Self::OidcTenantClaim,
+        Self::OidcRolesClaim,
         Self::AllowTarget,
         Self::PushConcurrency,
         Self::PushPerHost,
@@ -215,8 +250,19 @@ impl Key {
         match self {
             Self::Data => "data",
             Self::Store => "store",
+            Self::StoreFile => "store_file",
             Self::Listen => "listen",
             Self::AdminKeyFile => "admin_key_file",
+            Self::TlsCert => "tls_cert",
+            Self::TlsKeyFile => "tls_key",
+            Self::TlsClientCa => "tls_client_ca",
+            Self::TlsClientOptional => "tls_client_optional",
+            Self::OidcIssuer => "oidc_issuer",
+            Self::OidcAudience => "oidc_audience",
+            Self::OidcKeysFile => "oidc_keys_file",
+            Self::OidcJwksUrl => "oidc_jwks_url",
+            Self::OidcTenantClaim => "oidc_tenant_claim",
+            Self::OidcRolesClaim => "oidc_roles_claim",
             Self::AllowTarget => "allow_target",
             Self::PushConcurrency => "push_concurrency",
             Self::PushPerHost => "push_per_host",
@@ -334,7 +380,13 @@ fn file_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
 }
 
 fn expected(key: Key) -> &'static str {
-    if key.is_list() { "an array of texts" } else { "a text or a number" }
+    if key.is_list() {
+        "an array of texts"
+    } else if key == Key::TlsClientOptional {
+        "true or false"
+    } else {
+        "a text or a number"
+    }
 }
 
 fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
@@ -345,6 +397,7 @@ fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
         toml::Value::Array(items) if key.is_list() => {
             items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect()
         }
+        toml::Value::Boolean(yes) if key == Key::TlsClientOptional => Some(vec![yes.to_string()]),
         toml::Value::Array(_)
         | toml::Value::Boolean(_)
         | toml::Value::Datetime(_)
@@ -354,14 +407,22 @@ fn texts(value: toml::Value, key: Key) -> Option<Vec<String>> {
 
 /// Takes each setting from the first layer that has it, and reads it.
 fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) -> ServeConfig {
-    let mut config = ServeConfig::default();
+    let (mut config, mut secure) = (ServeConfig::default(), Secure::default());
     for key in Key::ALL {
         let Some((index, texts)) =
             layers.iter().enumerate().find_map(|(index, layer)| Some((index, layer.get(&key)?)))
         else {
             continue;
         };
-        if let Err(detail) = values::set(&mut config, key, texts) {
+        let is_in_file = index == 2;
+        if is_in_file && key == Key::Store && texts.iter().any(|url| secure::has_password(url)) {
+            let path = path.unwrap_or(Path::new("")).display();
+            faults.push(format!(
+                "{path}: store: it has a password in it, and this is no place for one; put the URL in a file of its \
+                 own and name that in store_file"
+            ));
+        }
+        if let Err(detail) = values::set(&mut config, &mut secure, key, texts) {
             let source = match index {
                 0 => key.as_flag(),
                 1 => match key.as_usual_env() {
@@ -373,6 +434,7 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
             faults.push(format!("{source}: {detail}"));
         }
     }
+    secure::settle(&mut config, secure, faults);
     faults
         .extend(values::open_to_others(&config).map(|detail| format!("{}: {detail}", Key::Listen.as_flag())));
     config

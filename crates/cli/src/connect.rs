@@ -1,8 +1,10 @@
 //! From flags and environment to a client of the API.
 
 use std::fs;
+use std::path::PathBuf;
 
 use tidewheel_api::client::{Client, ClientConfig, Patience, URL_DEFAULT};
+use tidewheel_api::tls::TlsOptions;
 
 use crate::args::Globals;
 use crate::failure::Failure;
@@ -14,6 +16,10 @@ const URL_ENV: &str = "TIDEWHEEL_URL";
 const TENANT_ENV: &str = "TIDEWHEEL_TENANT";
 /// The environment's name for the key itself; there is no such flag, as other users see a process's flags.
 const KEY_ENV: &str = "TIDEWHEEL_KEY";
+/// The environment's names for the files of TLS.
+const CA_FILE_ENV: &str = "TIDEWHEEL_CA_FILE";
+const CLIENT_CERT_ENV: &str = "TIDEWHEEL_CLIENT_CERT";
+const CLIENT_KEY_ENV: &str = "TIDEWHEEL_CLIENT_KEY";
 
 /// How a verb reaches the server, and the user.
 pub(crate) struct Link {
@@ -56,7 +62,13 @@ fn client_config(globals: &Globals, env: impl Fn(&str) -> Option<String>) -> Res
     };
     let url = globals.url.clone().or_else(|| set(URL_ENV)).unwrap_or_else(|| URL_DEFAULT.to_owned());
     let tenant = globals.tenant.clone().or_else(|| set(TENANT_ENV));
-    Ok(ClientConfig { key, tenant, ..ClientConfig::new(url) })
+    let file = |flag: &Option<PathBuf>, name: &str| flag.clone().or_else(|| set(name).map(PathBuf::from));
+    let tls = TlsOptions {
+        ca_file: file(&globals.ca_file, CA_FILE_ENV),
+        client_cert: file(&globals.client_cert, CLIENT_CERT_ENV),
+        client_key: file(&globals.client_key, CLIENT_KEY_ENV),
+    };
+    Ok(ClientConfig { key, tenant, tls, ..ClientConfig::new(url) })
 }
 
 #[cfg(test)]
@@ -65,7 +77,15 @@ mod tests {
     use crate::args::Format;
 
     fn globals() -> Globals {
-        Globals { url: None, tenant: None, key_file: None, output: Format::Table }
+        Globals {
+            url: None,
+            tenant: None,
+            key_file: None,
+            ca_file: None,
+            client_cert: None,
+            client_key: None,
+            output: Format::Table,
+        }
     }
 
     #[test]
@@ -75,11 +95,17 @@ mod tests {
         assert_eq!(config.url, "from TIDEWHEEL_URL");
         assert_eq!(config.tenant.as_deref(), Some("from TIDEWHEEL_TENANT"));
         assert_eq!(config.key.as_deref(), Some("from TIDEWHEEL_KEY"));
-        let flags = Globals { url: Some("u".to_owned()), tenant: Some("t".to_owned()), ..globals() };
+        let named = |name: &str| Some(PathBuf::from(format!("from TIDEWHEEL_{name}")));
+        assert_eq!((config.tls.ca_file, config.tls.client_key), (named("CA_FILE"), named("CLIENT_KEY")));
+        assert_eq!(config.tls.client_cert, named("CLIENT_CERT"));
+        let ca_file = Some(PathBuf::from("c"));
+        let flags = Globals { url: Some("u".to_owned()), tenant: Some("t".to_owned()), ca_file, ..globals() };
         let config = client_config(&flags, env).ok().unwrap();
         assert_eq!((config.url.as_str(), config.tenant.as_deref()), ("u", Some("t")));
+        assert_eq!(config.tls.ca_file, Some(PathBuf::from("c")));
         let config = client_config(&globals(), |_| Some(String::new())).ok().unwrap();
         assert_eq!((config.url.as_str(), config.tenant, config.key), (URL_DEFAULT, None, None));
+        assert_eq!(config.tls, TlsOptions::default());
     }
 
     #[test]

@@ -54,6 +54,10 @@ pub const KEY_NAMES_COUNT_MAX: usize = 100;
 pub const KEY_NAME_BYTES_MAX: usize = 128;
 /// A key as it is sent; what is longer is none.
 pub const KEY_BYTES_MAX: usize = 512;
+/// A token of an issuer as it is sent; what is longer is none.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1_024;
+/// Between two looks at whether the key of a worker's open stream holds still.
+pub const WORKER_KEY_CHECKED_MS: u64 = 5_000;
 /// Between two notes of when a key was used last.
 pub const KEY_USE_NOTED_MS: i64 = MINUTE_MS;
 /// How long somebody stays signed in to the web pages.

@@ -12,6 +12,7 @@
 //! | [`push`] | delivery to HTTP targets |
 //! | [`http`] | the HTTP API |
 //! | `grpc` | the gRPC API, on the same port |
+//! | [`tls`] | TLS for both, with certificates that are replaced while it runs |
 //! | [`metrics`] | what the server counts |
 //! | `schema` | JSON Schemas of payloads, within bounds |
 //! | [`traces`] | what a job went through, for a collector |
@@ -32,4 +33,5 @@ pub mod push;
 pub mod random;
 mod schema;
 pub mod testing;
+pub mod tls;
 pub mod traces;

@@ -12,6 +12,7 @@ mod spans;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -43,6 +44,8 @@ use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
 pub(crate) use self::spans::{DropReason, SpanCounts};
 use self::targets::Targets;
+pub(crate) use self::tls::Handshake;
+pub use self::tls::TlsMetrics;
 
 /// From 1 ms to 5 min, fine where it matters.
 const LAG_BUCKETS_S: [f64; 20] = [
@@ -302,6 +305,13 @@ impl Metrics {
     #[must_use]
     pub fn measuring_disk(mut self, measure: impl Fn() -> Option<DiskSpace> + Send + Sync + 'static) -> Self {
         self.disk = Some(Disk::new(&mut self.registry, Box::new(measure)));
+        self
+    }
+
+    /// Also tells of the server's certificate and of handshakes.
+    #[must_use]
+    pub fn serving_tls(mut self, tls: &TlsMetrics) -> Self {
+        tls.register(&mut self.registry);
         self
     }
 

@@ -9,6 +9,7 @@ use tidewheel_core::limits::{
 
 use super::error::Error;
 use super::event::Event;
+use crate::tls::TlsOptions;
 
 /// Handlers that run at once unless told otherwise.
 pub const CONCURRENCY_DEFAULT: usize = 16;
@@ -31,6 +32,8 @@ pub struct WorkerConfig {
     pub key: Option<String>,
     /// The tenant to act for, where it is not the key's own.
     pub tenant: Option<String>,
+    /// Whom to trust and what to show, if the URL begins with `https://`. The files are read for every connection.
+    pub tls: TlsOptions,
     /// Its name, for people; different from those of other workers.
     pub name: String,
     /// Tenants it works for; none means the one it acts for.
@@ -66,6 +69,7 @@ impl WorkerConfig {
             queues: vec![queue.into()],
             key: None,
             tenant: None,
+            tls: TlsOptions::default(),
             name: format!("worker-{}", std::process::id()),
             tenants: Vec::new(),
             all_tenants: false,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 
 use super::config::WorkerConfig;
 use super::error::Error;
 use crate::proto::v1::worker_client::WorkerClient;
 use crate::proto::v1::{ServerMessage, Subscribe, Welcome, WorkerMessage, server_message, worker_message};
+use crate::tls::Speak;
 
 /// Making a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -53,19 +54,16 @@ impl Link {
         let setup = |fault: &dyn std::fmt::Display| {
             Error::Setup(format!("{:?} is not a server's URL: {fault}", config.url))
         };
-        let mut endpoint = Endpoint::from_shared(config.url.clone())
-            .map_err(|fault| setup(&fault))?
-            .connect_timeout(CONNECT_WITHIN)
-            .tcp_nodelay(true);
-        if config.url.starts_with("https://") {
-            let tls = ClientTlsConfig::new().with_webpki_roots();
-            endpoint = endpoint.tls_config(tls).map_err(|fault| setup(&fault))?;
-        } else if !config.url.starts_with("http://") {
+        if !["http://", "https://"].iter().any(|scheme| config.url.starts_with(scheme)) {
             return Err(setup(&"it begins with neither http:// nor https://"));
         }
-        let channel = endpoint.connect().await.map_err(|fault| Error::Unreachable {
-            url: config.url.clone(),
-            cause: crate::client::root_cause(&fault),
+        let connector = config.tls.connector(&config.url, Speak::Http2);
+        let connector = connector.map_err(|fault| Error::Setup(fault.to_string()))?;
+        let endpoint = Endpoint::from_shared(config.url.clone())
+            .map_err(|fault| setup(&fault))?
+            .connect_timeout(CONNECT_WITHIN);
+        let channel = endpoint.connect_with_connector(connector).await.map_err(|fault| {
+            Error::Unreachable { url: config.url.clone(), cause: crate::client::root_cause(&fault) }
         })?;
         Ok(Self { channel, key, tenant })
     }

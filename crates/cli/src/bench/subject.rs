@@ -104,6 +104,8 @@ impl Subject {
             tz_dir: None,
             admin_key: None,
             audit: AuditScope::All,
+            tls: None,
+            oidc: None,
             deliverer: None,
             traces: None,
         })

@@ -171,3 +171,46 @@ fn rates_and_breakers_are_set_everywhere_alike() {
     let text = load(&args("--host-rate much --breaker-failures -1"), |_| None).unwrap_err();
     assert!(text.contains("--host-rate: \"much\"") && text.contains("2 faults"), "{text}");
 }
+
+#[test]
+fn what_belongs_together_is_asked_for_together() {
+    for (line, says) in [
+        ("--tls-cert c", "--tls-cert: it needs --tls-key"),
+        ("--tls-key k", "--tls-key: it needs --tls-cert"),
+        ("--tls-client-ca a", "it needs --tls-cert and --tls-key"),
+        ("--tls-cert c --tls-key k --tls-client-optional", "it needs --tls-client-ca"),
+        ("--oidc-issuer https://i", "tokens need --oidc-issuer, --oidc-audience"),
+        ("--oidc-issuer https://i --oidc-audience a --oidc-jwks-url http://i/keys", "anybody on the way"),
+        (
+            "--oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/k --oidc-keys-file f",
+            "one of them",
+        ),
+        ("--store postgres://a/b --store-file f", "one of them is enough"),
+        ("--store-file /nonexistent", "--store-file: /nonexistent: No such file"),
+    ] {
+        let fault = load(&args(line), |_| None).unwrap_err();
+        assert!(fault.contains("one fault") && fault.contains(says), "{line}: {fault}");
+    }
+    let config = load(&args("--tls-cert c --tls-key k --tls-client-ca a --tls-client-optional"), |_| None);
+    let tls = config.unwrap().tls.unwrap();
+    assert_eq!(tls.clients, tidewheel_server::tls::ClientCertificates::Optional("a".into()));
+    let config =
+        "--listen 0.0.0.0:1 --oidc-issuer https://i --oidc-audience a --oidc-jwks-url https://i/keys";
+    assert!(load(&args(config), |_| None).unwrap().oidc.is_some(), "tokens close a server as keys do");
+}
+
+#[test]
+fn a_password_belongs_in_a_file_of_its_own() {
+    let secret = file("postgres://t:hunter2@db/t\n");
+    let line = format!("--store-file {}", secret.path().display());
+    assert_eq!(load(&args(&line), |_| None).unwrap().store.as_deref(), Some("postgres://t:hunter2@db/t"));
+    for url in ["postgres://t:hunter2@db/t", "postgres://t@db/t?password=hunter2"] {
+        let config = file(&format!("store = {url:?}\n"));
+        let fault = load(&args(&format!("--config {}", config.path().display())), |_| None).unwrap_err();
+        assert!(fault.contains("store_file") && !fault.contains("hunter2"), "{fault}");
+        assert!(load(&args(&format!("--store {url}")), |_| None).is_ok());
+    }
+    let config = file("store = \"postgres://t@db:5432/t\"\ntls_client_optional = \"x\"\n");
+    let fault = load(&args(&format!("--config {}", config.path().display())), |_| None).unwrap_err();
+    assert!(fault.contains("neither true nor false") && fault.contains("one fault"), "{fault}");
+}

@@ -14,6 +14,7 @@ use tidewheel_server::traces::endpoint;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::secure::{Secure, yes_or_no};
 use super::{AuditScope, Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 
 /// The port of [`LISTEN_DEFAULT`].
@@ -33,7 +34,12 @@ pub(super) fn listen_default() -> SocketAddr {
 }
 
 /// Sets `key` from text; the error says what would be right.
-pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Result<(), String> {
+pub(super) fn set(
+    config: &mut ServeConfig,
+    secure: &mut Secure,
+    key: Key,
+    texts: &[String],
+) -> Result<(), String> {
     if key == Key::AllowTarget {
         let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
         config.allow_targets =
@@ -54,6 +60,17 @@ pub(super) fn set(config: &mut ServeConfig, key: Key, texts: &[String]) -> Resul
         Key::AllowTarget | Key::HostRate => {}
         Key::Data => config.data = PathBuf::from(text),
         Key::Store => config.store = Some(store(text)?),
+        Key::StoreFile => config.store_file = Some(PathBuf::from(text)),
+        Key::TlsCert => secure.tls_cert = Some(PathBuf::from(text)),
+        Key::TlsKeyFile => secure.tls_key = Some(PathBuf::from(text)),
+        Key::TlsClientCa => secure.tls_client_ca = Some(PathBuf::from(text)),
+        Key::TlsClientOptional => secure.tls_client_optional = yes_or_no(text)?,
+        Key::OidcIssuer => secure.oidc_issuer = Some(text.to_owned()),
+        Key::OidcAudience => secure.oidc_audience = Some(text.to_owned()),
+        Key::OidcKeysFile => secure.oidc_keys_file = Some(PathBuf::from(text)),
+        Key::OidcJwksUrl => secure.oidc_jwks_url = Some(text.to_owned()),
+        Key::OidcTenantClaim => text.clone_into(&mut secure.oidc_tenant_claim),
+        Key::OidcRolesClaim => text.clone_into(&mut secure.oidc_roles_claim),
         Key::Listen => config.listen = listen(text)?,
         Key::AdminKeyFile => config.admin_key_file = Some(PathBuf::from(text)),
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
@@ -101,7 +118,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn open_to_others(config: &ServeConfig) -> Option<String> {
     let address = config.listen;
     let is_own = address.ip().to_canonical().is_loopback();
-    (!is_own && config.admin_key_file.is_none()).then(|| {
+    (!is_own && config.admin_key_file.is_none() && config.oidc.is_none()).then(|| {
         format!(
             "{address} can be reached from other machines, which needs keys, and there are none; \
              give `--admin-key-file FILE`, or listen on loopback ({LISTEN_DEFAULT})"

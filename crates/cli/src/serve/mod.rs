@@ -6,6 +6,7 @@ mod disk;
 mod logging;
 pub(crate) mod node;
 mod run;
+mod secure_args;
 mod store;
 mod zoneinfo;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use self::secure_args::SecureArgs;
 use crate::config::{self, Key, Layer};
 use crate::failure::Failure;
 
@@ -26,6 +28,7 @@ Examples:
   tidewheel serve --data /var/lib/tidewheel --listen 127.0.0.1:8080
   tidewheel serve --store postgres://tidewheel@db.example.com/tidewheel
   tidewheel serve --listen 0.0.0.0:7400 --admin-key-file admin.key
+  tidewheel serve --tls-cert server.pem --tls-key server.key --admin-key-file admin.key
   tidewheel serve --allow-target 10.0.0.0/8 --push-per-host 32
   tidewheel serve --config tidewheel.toml --log-format json";
 
@@ -49,6 +52,8 @@ pub(crate) struct ServeArgs {
     /// Asks for keys; this file holds the first admin's, and is made if it is missing
     #[arg(long, value_name = "FILE")]
     admin_key_file: Option<String>,
+    #[command(flatten)]
+    secure: SecureArgs,
     /// Opens a private range of addresses to push targets, such as 10.0.0.0/8; may be given more than once
     #[arg(long, value_name = "CIDR")]
     allow_target: Vec<String>,
@@ -153,6 +158,7 @@ impl ServeArgs {
         ];
         let mut layer: Layer =
             single.into_iter().filter_map(|(key, value)| Some((key, vec![value.clone()?]))).collect();
+        layer.extend(self.secure.given());
         for (key, list) in [(Key::AllowTarget, &self.allow_target), (Key::HostRate, &self.host_rate)] {
             if !list.is_empty() {
                 layer.insert(key, list.clone());

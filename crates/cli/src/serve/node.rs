@@ -10,14 +10,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::access::Access;
+use tidewheel_server::access::oidc::{Oidc, OidcConfig};
 use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::directory::Directory;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
-use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve};
-use tidewheel_server::metrics::Metrics;
+use tidewheel_server::http::{HttpLimits, HttpParts, ServeLimits, router, serve, serve_tls};
+use tidewheel_server::metrics::{Metrics, TlsMetrics};
 use tidewheel_server::notify;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushDeliverer, Pusher};
 use tidewheel_server::random::{Random, SystemRandom};
+use tidewheel_server::tls::{Tls, TlsFiles};
 use tidewheel_server::traces::{ExportConfig, Exporter, Traces};
 use tidewheel_store::{NodeCard, Store};
 use tokio::net::{TcpListener, TcpSocket};
@@ -50,6 +52,10 @@ pub(crate) struct NodeConfig {
     pub(crate) admin_key: Option<String>,
     /// What the audit trail has.
     pub(crate) audit: AuditScope,
+    /// What TLS is spoken with; none is plain HTTP.
+    pub(crate) tls: Option<TlsFiles>,
+    /// Whose tokens are taken as well as keys.
+    pub(crate) oidc: Option<OidcConfig>,
     /// Who delivers, instead of HTTP.
     pub(crate) deliverer: Option<Arc<dyn Deliver>>,
     /// Where traces are sent, if they are.
@@ -61,6 +67,7 @@ pub(crate) struct Node {
     engine: Engine,
     address: SocketAddr,
     is_closed: bool,
+    tls: Option<Arc<Tls>>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
     exporter: Option<Exporter>,
@@ -78,10 +85,15 @@ impl Node {
         let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
-        let metrics = Arc::new(metrics(&config));
+        let (metrics, tls_metrics) = metrics(&config);
+        let metrics = Arc::new(metrics);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let tls = match config.tls.clone() {
+            Some(files) => Some(Tls::open(files, Arc::clone(&clock), tls_metrics).await?),
+            None => None,
+        };
         let zones = zones(config.tz_dir.clone()).await?;
         let store = store::open(&config, &zones, &metrics).await?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let access = access(&config, &store, &clock).await?;
         let targets = if access.is_closed() { config.targets } else { config.targets.allow_loopback() };
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
@@ -109,7 +121,7 @@ impl Node {
         let engine = match parts.store.leases() {
             None => Engine::start(parts, engine_config).await,
             Some(_) => {
-                let card = card(&*parts.random, address);
+                let card = card(&*parts.random, &url(address, tls.is_some()));
                 Engine::join(parts, engine_config, card).await
             }
         }
@@ -121,16 +133,28 @@ impl Node {
         let (stop, stopped) = oneshot::channel::<()>();
         let mut limits = ServeLimits::default();
         limits.connections_max = connections_max(limits.connections_max, push_max);
-        let serving = tokio::spawn(serve(listener, app, limits, async move {
-            // A dropped node stops as one that was told to.
-            stopped.await.ok();
-        }));
-        Ok(Self { engine, address, is_closed, stop, serving, exporter })
+        // A dropped node stops as one that was told to.
+        let stopped = async move { drop(stopped.await) };
+        let serving = match tls.clone() {
+            None => tokio::spawn(serve(listener, app, limits, stopped)),
+            Some(tls) => tokio::spawn(serve_tls(listener, app, limits, tls, stopped)),
+        };
+        Ok(Self { engine, address, is_closed, tls, stop, serving, exporter })
     }
 
     /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The same as a URL.
+    pub(crate) fn url(&self) -> String {
+        url(self.address, self.tls.is_some())
+    }
+
+    /// What it speaks TLS with.
+    pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
     }
 
     /// Whether it asks for keys.
@@ -163,15 +187,20 @@ impl Node {
 }
 
 /// What this node says of itself to the others that share its store.
-fn card(random: &dyn Random, address: SocketAddr) -> NodeCard {
+fn card(random: &dyn Random, url: &str) -> NodeCard {
     NodeCard {
         id: format!("node_{:016x}", u64::try_from(random.tail() >> 64).unwrap_or(0)).into(),
-        address: format!("http://{address}").into(),
+        address: url.into(),
         version: env!("CARGO_PKG_VERSION").into(),
     }
 }
 
-/// Keys are asked for as soon as there is one, whoever starts the server.
+fn url(address: SocketAddr, is_secret: bool) -> String {
+    let scheme = if is_secret { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
+/// Keys are asked for as soon as there is one, or an issuer of tokens, whoever starts the server.
 async fn access(
     config: &NodeConfig,
     store: &Arc<dyn Store>,
@@ -179,22 +208,30 @@ async fn access(
 ) -> anyhow::Result<Arc<Access>> {
     let directory = Directory::open(Arc::clone(store), Arc::clone(clock)).await;
     let directory = directory.context("cannot read tenants and keys from the store")?;
-    let clock = Arc::clone(clock);
-    let access = if config.admin_key.is_some() || directory.has_keys() {
-        Access::with_keys(directory, clock, config.admin_key.as_deref())
+    let is_closed = config.admin_key.is_some() || config.oidc.is_some() || directory.has_keys();
+    let access = if is_closed {
+        Access::with_keys(directory, Arc::clone(clock), config.admin_key.as_deref())
     } else {
-        Access::without_keys(directory, clock)
+        Access::without_keys(directory, Arc::clone(clock))
     };
-    Ok(Arc::new(access.auditing_calls(config.audit == AuditScope::All)))
+    let access = access.auditing_calls(config.audit == AuditScope::All);
+    Ok(Arc::new(match config.oidc.clone() {
+        None => access,
+        Some(oidc) => access.with_issuer(Oidc::open(oidc, Arc::clone(clock)).await?),
+    }))
 }
 
-/// The disk matters where the data is on it.
-fn metrics(config: &NodeConfig) -> Metrics {
-    if config.store.is_some() {
-        return Metrics::new();
+/// The disk matters where the data is on it, and TLS where it is spoken.
+fn metrics(config: &NodeConfig) -> (Metrics, TlsMetrics) {
+    let (mut metrics, tls) = (Metrics::new(), TlsMetrics::default());
+    if config.tls.is_some() {
+        metrics = metrics.serving_tls(&tls);
     }
-    let data = config.data.clone();
-    Metrics::new().measuring_disk(move || disk::space(&data))
+    if config.store.is_none() {
+        let data = config.data.clone();
+        metrics = metrics.measuring_disk(move || disk::space(&data));
+    }
+    (metrics, tls)
 }
 
 async fn zones(folder: Option<PathBuf>) -> anyhow::Result<Zones> {

@@ -1,10 +1,13 @@
 //! `tidewheel serve`: a node, from its start until a signal.
 
+use std::sync::Arc;
+
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::HttpLimits;
 use tidewheel_server::push::AddressPolicy;
+use tidewheel_server::tls::Tls;
 use tidewheel_server::traces::ExportConfig;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::admin_key;
 use super::node::{Node, NodeConfig};
@@ -25,15 +28,18 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let admin_key = config.admin_key_file.as_deref().map(admin_key::read_or_make).transpose()?;
     let key_file = config.admin_key_file.as_ref().map(|path| path.display().to_string());
     let node = Node::start(node_config(config, admin_key)).await?;
-    out.note(&format!("tidewheel {} listening on http://{}", env!("CARGO_PKG_VERSION"), node.address()));
+    out.note(&format!("tidewheel {} listening on {}", env!("CARGO_PKG_VERSION"), node.url()));
     out.note(&format!("  data in {place}; {}", who_may_call(node.is_closed(), key_file.as_deref())));
     let zones = node.engine().zones();
     if let Some(folder) = zones.folder() {
         out.note(&format!("  tz database {} from {folder}", zones.version()));
     }
-    let address = node.address();
-    out.note(&format!("  web pages at http://{address}/, the API's docs at http://{address}/docs"));
+    let url = node.url();
+    out.note(&format!("  web pages at {url}/, the API's docs at {url}/docs"));
     out.note("  metrics at /metrics; `tidewheel top` shows how it is; stop with Ctrl-C");
+    if let Some(tls) = node.tls() {
+        tokio::spawn(look_when_told(tls, signal(SignalKind::hangup())?));
+    }
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -50,13 +56,20 @@ pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Looks at the certificate's files on every SIGHUP.
+async fn look_when_told(tls: Arc<Tls>, mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        tls.look().await;
+    }
+}
+
 fn who_may_call(is_closed: bool, key_file: Option<&str>) -> String {
     match (is_closed, key_file) {
         (false, _) => {
             "no keys: open on loopback only, to everybody on this machine, as tenant `default`".to_owned()
         }
         (true, Some(file)) => format!("keys are asked for; the first admin's is in {file}"),
-        (true, None) => "keys are asked for, as the store has some".to_owned(),
+        (true, None) => "keys or tokens are asked for".to_owned(),
     }
 }
 
@@ -94,6 +107,8 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
         tz_dir: config.tz_dir,
         admin_key,
         audit: config.audit,
+        tls: config.tls,
+        oidc: config.oidc,
         deliverer: None,
         traces,
     }

@@ -139,6 +139,7 @@ fn config(args: RunArgs, link: &Link) -> Result<WorkerConfig, Failure> {
     let config = WorkerConfig {
         key: client.key,
         tenant: client.tenant,
+        tls: client.tls,
         queues: args.queue,
         name,
         types: args.kinds,

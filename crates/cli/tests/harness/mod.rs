@@ -6,6 +6,8 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+pub(crate) mod certificates;
+pub(crate) mod issuer;
 pub(crate) mod postgres;
 pub(crate) mod target;
 
@@ -54,7 +56,8 @@ impl Server {
         let address = loop {
             let line =
                 log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the server did not start: {said:#?}"));
-            if let Some((_, rest)) = line.split_once("listening on http://") {
+            if let Some((_, rest)) = line.split_once("listening on http") {
+                let rest = rest.trim_start_matches("s://").trim_start_matches("://");
                 break rest.split([' ', ',']).next().unwrap().parse().unwrap();
             }
             said.push(line);

@@ -37,7 +37,7 @@ impl Guard {
 
 /// Serves a route of the HTTP API to whoever may call it.
 pub(crate) async fn guard_route(access: Arc<Access>, guard: Guard, request: Request, next: Next) -> Response {
-    match admit(&access, &guard, request) {
+    match admit(&access, &guard, request).await {
         Ok(request) => serve(&access, guard, request, next).await,
         Err(problem) => problem.into_response(),
     }
@@ -52,7 +52,7 @@ pub(crate) async fn guard_call(access: Arc<Access>, mut request: Request, next: 
     // One that is not there is answered for as what needs most, so that strangers cannot tell.
     let unknown = || Guard { call: path.into(), need: Need::Administer, trail: Trail::Nothing };
     let guard = Guard::of(path).unwrap_or_else(unknown);
-    match admit(&access, &guard, request) {
+    match admit(&access, &guard, request).await {
         Ok(request) => serve(&access, guard, request, next).await,
         Err(problem) => Status::from(problem).into_http::<Body>(),
     }
@@ -78,9 +78,12 @@ async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> R
 }
 
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
-fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
+async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
     refuse_other_origins(request.method(), request.uri(), request.headers())?;
     if guard.need != Need::Nothing {
+        if let Some(issuer) = access.issuer_to_ask(request.headers()) {
+            issuer.look().await;
+        }
         let peer = request.extensions().get::<Peer>().copied();
         let checked = access.check(request.method(), request.headers(), peer, guard.need);
         let (identity, session) = checked.inspect_err(|problem| {

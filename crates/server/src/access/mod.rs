@@ -8,8 +8,10 @@
 //! | `penalty` | slows down whoever guesses keys |
 //! | `sessions` | signing in to the web pages, by a cookie |
 //! | `origin` | what pages of other sites may not do |
+//! | [`oidc`] | tokens of an issuer, taken as well as keys |
 
 mod guard;
+pub mod oidc;
 mod origin;
 mod penalty;
 mod rules;
@@ -22,11 +24,12 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method};
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::limits::KEY_BYTES_MAX;
+use tidewheel_core::limits::TOKEN_BYTES_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Error;
 
 pub(crate) use self::guard::{Guard, ORIGIN_METADATA, guard_call, guard_route};
+use self::oidc::{Oidc, is_token};
 use self::penalty::Penalties;
 #[cfg(test)]
 pub(crate) use self::rules::rules;
@@ -52,6 +55,7 @@ pub struct Access {
     file_key: Option<Arc<ApiKey>>,
     penalties: Penalties,
     auditor: Arc<Auditor>,
+    oidc: Option<Arc<Oidc>>,
 }
 
 /// Who calls.
@@ -80,7 +84,8 @@ impl Access {
     #[must_use]
     pub fn without_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>) -> Self {
         let auditor = Arc::new(Auditor::new(Arc::clone(directory.store()), Arc::clone(&clock)));
-        Self { directory, clock, closed: false, file_key: None, penalties: Penalties::default(), auditor }
+        let penalties = Penalties::default();
+        Self { directory, clock, closed: false, file_key: None, penalties, auditor, oidc: None }
     }
 
     /// Asks for a key. `admin_key` is one, besides those in the directory.
@@ -102,6 +107,12 @@ impl Access {
     /// Who records what is asked for.
     pub(crate) const fn auditor(&self) -> &Arc<Auditor> {
         &self.auditor
+    }
+
+    /// Takes tokens of this issuer as well as keys.
+    #[must_use]
+    pub fn with_issuer(self, oidc: Arc<Oidc>) -> Self {
+        Self { oidc: Some(oidc), ..self }
     }
 
     /// What is known of tenants and keys.
@@ -136,7 +147,9 @@ impl Access {
             },
         };
         let Some(key) = key else { return Ok((Identity::Anyone, None)) };
-        key.used(self.clock.now());
+        if !key.is_token() {
+            key.used(self.clock.now());
+        }
         if !key.roles.iter().any(|role| need.is_met_by(*role)) {
             return Err(forbidden("the key's roles do not allow this"));
         }
@@ -145,6 +158,13 @@ impl Access {
 
     /// The key that is shown, if it is one; `None` for one that is none where no keys are asked for.
     fn prove(&self, shown: &str, peer: Option<Peer>) -> Result<Option<Arc<ApiKey>>, Problem> {
+        if let Some(oidc) = self.oidc.as_ref().filter(|_| is_token(shown)) {
+            // No penalty: a signature cannot be guessed, and whoever has a token that just ended is no enemy.
+            return oidc.verify(shown).map(|key| Some(Arc::new(key))).map_err(|reason| {
+                tracing::debug!(%reason, "a token was refused");
+                Problem::new(Code::Unauthorized, "the token does not hold here, or not any more")
+            });
+        }
         let digest = KeyDigest::of(shown);
         if peer.is_some_and(|peer| !self.penalties.is_trusted(&digest, peer.0)) {
             self.check_penalty(peer)?;
@@ -161,10 +181,13 @@ impl Access {
         }
     }
 
-    /// Whose key came with a request, whatever it allows.
+    /// Whose key or token came with a request, whatever it allows.
     pub(crate) fn identify(&self, headers: &HeaderMap) -> Option<Identity> {
         let key = match shown_key(headers) {
-            Some(shown) => self.find(&KeyDigest::of(shown)),
+            Some(shown) => match self.oidc.as_ref().filter(|_| is_token(shown)) {
+                Some(oidc) => oidc.verify(shown).ok().map(Arc::new),
+                None => self.find(&KeyDigest::of(shown)),
+            },
             None => self.signed_in(headers, None).ok().flatten().map(|session| session.key),
         };
         key.map(Identity::Key)
@@ -186,6 +209,22 @@ impl Access {
         Problem::new(Code::Unauthorized, detail)
     }
 
+    /// The issuer, if the request's token may be signed with a key of its that is not known yet.
+    pub(crate) fn issuer_to_ask(&self, headers: &HeaderMap) -> Option<Arc<Oidc>> {
+        let oidc = self.oidc.as_ref()?;
+        let token = shown_key(headers).filter(|shown| is_token(shown))?;
+        oidc.is_worth_a_look(token).then(|| Arc::clone(oidc))
+    }
+
+    /// Whether what a caller has shown once holds still: it was not revoked and has not ended.
+    pub(crate) fn still_holds(&self, identity: &Identity) -> bool {
+        match identity {
+            Identity::Anyone => true,
+            Identity::Key(key) if key.is_over(self.clock.now()) => false,
+            Identity::Key(key) => key.is_token() || self.find(key.digest()).is_some(),
+        }
+    }
+
     fn find(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
         let in_file = self.file_key.as_ref().filter(|key| key.digest().matches(digest)).cloned();
         in_file.or_else(|| self.directory.find_key(digest))
@@ -200,10 +239,10 @@ fn forbidden(detail: impl Into<String>) -> Problem {
     Problem::new(Code::Forbidden, detail)
 }
 
-/// The key that came with a request. Anything else in its place is a key that is none.
+/// The key or token that came with a request. Anything else in its place is a key that is none.
 pub(crate) fn shown_key(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?;
-    let text = value.to_str().ok().filter(|text| text.len() <= KEY_BYTES_MAX).unwrap_or_default();
+    let text = value.to_str().ok().filter(|text| text.len() <= TOKEN_BYTES_MAX).unwrap_or_default();
     let key = match text.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
         Some(_) | None => "",

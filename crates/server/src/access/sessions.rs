@@ -68,6 +68,10 @@ impl Access {
         let Some(key) = self.prove(shown, peer)? else {
             return Err(self.failed(peer, "the key is not known, was revoked or has ended"));
         };
+        if key.is_token() {
+            let detail = "sign in with a key; a token is shown with each request";
+            return Err(Problem::new(Code::Unauthorized, detail));
+        }
         let began_at = self.clock.now();
         key.used(began_at);
         let nonce = format!("{:032x}", Directory::session_nonce()?);

@@ -24,6 +24,8 @@ use super::{Directory, fresh_secret, read};
 pub(super) const KIND: &str = "key";
 pub(super) const USE_KIND: &str = "key-use";
 const KEY_PREFIX: &str = "twk_";
+/// What tells the bearer of a token from keys, whose ids begin otherwise.
+const TOKEN_ID_PREFIX: &str = "token:";
 /// Uses written at once; the others wait for the next time.
 const USES_NOTED_COUNT_MAX: usize = 100;
 /// No key was ever used then.
@@ -143,6 +145,30 @@ impl ApiKey {
         }
     }
 
+    /// What a token of an issuer stands for.
+    pub(crate) fn of_token(
+        digest: KeyDigest,
+        subject: &str,
+        tenant: Tenant,
+        roles: Roles,
+        end: Timestamp,
+    ) -> Self {
+        Self {
+            id: format!("{TOKEN_ID_PREFIX}{subject}").into(),
+            tenant,
+            roles,
+            expires_at: Some(end),
+            name: None,
+            digest,
+            ..Self::admin_file("")
+        }
+    }
+
+    /// Whether it is a token of an issuer, which no directory has.
+    pub(crate) fn is_token(&self) -> bool {
+        self.id.starts_with(TOKEN_ID_PREFIX)
+    }
+
     /// What stands for the key itself.
     #[must_use]
     pub const fn digest(&self) -> &KeyDigest {
@@ -244,6 +270,15 @@ pub(crate) struct KeyAsked {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
+/// A key that was asked for.
+#[derive(Debug)]
+pub(crate) enum KeyMade {
+    /// With the key itself, this once.
+    Now(Arc<ApiKey>, String),
+    /// It had been made before.
+    Before(Arc<ApiKey>),
+}
+
 /// Why no key was made.
 #[derive(Debug)]
 pub(crate) enum KeyRefusal {
@@ -304,15 +339,18 @@ impl Directory {
         snapshot.keys.by_id.values().filter(wanted).cloned().collect()
     }
 
-    /// Makes a key. It is shown this once.
-    pub(crate) async fn make_key(&self, asked: KeyAsked) -> Result<(Arc<ApiKey>, String), KeyRefusal> {
+    /// Makes a key, with that id if one is given, unless there is one of that id. It is shown this once.
+    pub(crate) async fn make_key(&self, asked: KeyAsked, id: Option<u64>) -> Result<KeyMade, KeyRefusal> {
+        let [a, b, c, d, e, f, g, h, ..] = fresh_secret()?;
+        let id = format!("key_{:016x}", id.unwrap_or(u64::from_be_bytes([a, b, c, d, e, f, g, h])));
+        if let Some(before) = self.key(Some(&asked.tenant), &id) {
+            return Ok(KeyMade::Before(before));
+        }
         if self.keys(Some(&asked.tenant)).len() >= TENANT_KEYS_COUNT_MAX {
             return Err(KeyRefusal::TooMany);
         }
         let secret = written(&fresh_secret()?);
         let digest = KeyDigest::of(&secret);
-        let [a, b, c, d, e, f, g, h, ..] = fresh_secret()?;
-        let id = format!("key_{:016x}", u64::from_be_bytes([a, b, c, d, e, f, g, h]));
         let record = Record {
             digest: URL_SAFE_NO_PAD.encode(digest.0),
             roles: asked.roles,
@@ -322,11 +360,13 @@ impl Directory {
             created_at_ms: self.clock.now().as_ms(),
             expires_at_ms: asked.expires_at.map(Timestamp::as_ms),
         };
-        let key = DocumentKey { kind: KIND, tenant: asked.tenant, name: Arc::from(id) };
-        self.put(key, Some(&record), IfVersion::Absent).await?;
-        let made = self.find_key(&digest);
+        let tenant = asked.tenant.clone();
+        let key = DocumentKey { kind: KIND, tenant: asked.tenant, name: Arc::from(id.as_str()) };
+        let is_new = self.put(key, Some(&record), IfVersion::Absent).await?;
+        let made = if is_new { self.find_key(&digest) } else { self.key(Some(&tenant), &id) };
         let gone = || KeyRefusal::Store(Error::Unavailable("the key was revoked at once".to_owned()));
-        Ok((made.ok_or_else(gone)?, secret))
+        let made = made.ok_or_else(gone)?;
+        Ok(if is_new { KeyMade::Now(made, secret) } else { KeyMade::Before(made) })
     }
 
     /// Ends a key; what it is used for from now on is refused.

@@ -37,7 +37,7 @@ use crate::random;
 
 pub(crate) use self::job_types::{JobType, TypeBook, TypeRefusal};
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
-pub(crate) use self::keys::{KeyAsked, KeyRefusal};
+pub(crate) use self::keys::{KeyAsked, KeyMade, KeyRefusal};
 pub use self::notifications::{Event, NotificationSettings};
 pub use self::tenants::TenantSettings;
 pub(crate) use self::tenants::TenantShown;

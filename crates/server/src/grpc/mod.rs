@@ -43,7 +43,7 @@ use crate::engine::Engine;
 
 /// Adds every service to the routes of the HTTP API.
 pub(crate) fn add(router: Router, engine: &Engine, access: &Arc<Access>) -> Router {
-    let worker = WorkerServer::new(worker::WorkerService::new(engine.clone()))
+    let worker = WorkerServer::new(worker::WorkerService::new(engine.clone(), Arc::clone(access)))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
     let dispatcher = SchedulerDispatcherServer::new(dispatcher::DispatcherService::new(engine.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);

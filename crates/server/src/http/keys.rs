@@ -10,37 +10,58 @@ use tidewheel_api::wire::key_request::KeyRequest;
 use tidewheel_api::wire::schedule_query;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::limits::TENANT_KEYS_COUNT_MAX;
+use tidewheel_store::IdempotencyClaim;
 
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::{self, CallKey};
 use super::caller::{Caller, NamePath};
+use super::idempotency::digest;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::schedules::read::{page_answer, read_query};
-use crate::directory::{ApiKey, KeyAsked, KeyRefusal, Role};
+use crate::directory::{ApiKey, KeyAsked, KeyMade, KeyRefusal, Role};
 
 /// `POST /v1/keys`
 pub(super) async fn make(
     State(app): State<Arc<App>>,
     caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     let asked = whole(|faults| KeyRequest::read(&body.text, app.now(), faults))?;
     let asked = KeyAsked {
-        tenant: asked.tenant.unwrap_or(caller.tenant),
+        tenant: asked.tenant.unwrap_or_else(|| caller.tenant.clone()),
         roles: asked.roles.into_iter().filter_map(Role::from_name).collect(),
         types: asked.types,
         queues: asked.queues,
         name: asked.name,
         expires_at: asked.expires_at,
     };
-    let (key, secret) = app.access.directory().make_key(asked).await?;
-    tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was made");
+    let claim = call.claim(app.now(), &body.text)?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+    let id = claim.map(|claim| id_under(&claim, &caller));
     let mut out = JsonWriter::with_capacity(512);
-    write(&mut out, &key, Some(&secret));
-    Ok(answer::json(StatusCode::CREATED, out))
+    Ok(match app.access.directory().make_key(asked, id).await? {
+        KeyMade::Now(key, secret) => {
+            tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was made");
+            write(&mut out, &key, Some(&secret));
+            answer::json(StatusCode::CREATED, out)
+        }
+        KeyMade::Before(key) => {
+            write(&mut out, &key, None);
+            answer::json(StatusCode::OK, out)
+        }
+    })
+}
+
+/// The id of a key that is made under an idempotency key: the same when it is asked for again, so that there is one.
+fn id_under(claim: &IdempotencyClaim, caller: &Caller) -> u64 {
+    let parts: [&[u8]; 3] = [caller.tenant.as_str().as_bytes(), claim.key.as_bytes(), &claim.fingerprint];
+    let [a, b, c, d, e, f, g, h, ..] = digest(&parts);
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// `GET /v1/keys`

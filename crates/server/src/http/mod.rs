@@ -20,7 +20,7 @@
 //! | `jobs`, `schedules`, `calendars`, `dead_letters`, `queues`, `workers`, `attempts`, `cluster`, `overview`, `tenants`, `webhook_secrets`, `job_types`, `keys`, `audit`, `session`, `health` | the handlers, one noun each |
 //! | `openapi`, `docs` | the API's own description, for programs and for people |
 //! | `access_log` | one line for each request |
-//! | `serve`, `refuse` | connections: how many, how long, how they end; what one too many gets |
+//! | `serve`, `handshake`, `refuse` | connections: how many, how long, how they end; TLS; what one too many gets |
 
 mod access_log;
 mod admission;
@@ -36,6 +36,7 @@ mod caller;
 mod cluster;
 mod dead_letters;
 mod docs;
+mod handshake;
 mod health;
 mod idempotency;
 mod job_types;
@@ -67,5 +68,5 @@ pub(crate) use problem::Problem;
 #[cfg(test)]
 pub(crate) use routes::all as all_routes;
 pub use routes::router;
-pub use serve::{ServeLimits, serve};
+pub use serve::{ServeLimits, serve, serve_tls};
 pub(crate) use workers::worker_id;

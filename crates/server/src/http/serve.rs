@@ -1,4 +1,4 @@
-//! Connections: how many, how long, how they end. HTTP/1.1 and HTTP/2 without TLS on one port.
+//! Connections: how many, how long, how they end. HTTP/1.1 and HTTP/2 on one port, with or without TLS.
 //!
 //! A connection without a request costs memory whether it is idle, sends a byte now and then, or does not read its
 //! answer, so there is one rule for all of these: a connection on which no request was answered or worked on for
@@ -23,11 +23,14 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tidewheel_core::limits::CONNECTIONS_COUNT_MAX;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+use super::handshake::Handshakes;
 use super::refuse::{REFUSALS_COUNT_MAX, refuse};
 use crate::access::Peer;
+use crate::tls::Tls;
 
 /// Pause after the machine refused a connection, mostly for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -78,6 +81,28 @@ enum Phase {
 
 /// Serves `app` until `stop`, then lets requests under way end, at most [`ServeLimits::drain_timeout`] long.
 pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop: impl Future<Output = ()>) {
+    serve_over(listener, app, limits, None, stop).await;
+}
+
+/// The same over TLS, and over nothing else.
+pub async fn serve_tls(
+    listener: TcpListener,
+    app: Router,
+    limits: ServeLimits,
+    tls: Arc<Tls>,
+    stop: impl Future<Output = ()>,
+) {
+    let handshakes = Handshakes::new(tls, limits.connections_max);
+    serve_over(listener, app, limits, Some(Arc::new(handshakes)), stop).await;
+}
+
+async fn serve_over(
+    listener: TcpListener,
+    app: Router,
+    limits: ServeLimits,
+    handshakes: Option<Arc<Handshakes>>,
+    stop: impl Future<Output = ()>,
+) {
     let connections_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
     let seats = Arc::new(Semaphore::new(limits.connections_max));
     let refusals = Arc::new(Semaphore::new(REFUSALS_COUNT_MAX));
@@ -104,14 +129,16 @@ pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop
         };
         if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
             let (builder, app, phase) = (Arc::clone(&builder), app.clone(), phase.clone());
+            let handshakes = handshakes.clone();
             tokio::spawn(async move {
                 let service = Counted { app, peer, activity: Arc::default() };
-                converse(stream, &builder, service, phase, limits.idle_timeout).await;
+                welcome(stream, handshakes.as_deref(), &builder, service, phase, limits.idle_timeout).await;
                 drop(seat);
             });
         } else {
+            let handshakes = handshakes.clone();
             tokio::spawn(async move {
-                refuse(stream).await;
+                refuse(stream, handshakes.as_deref()).await;
                 drop(refusal);
             });
         }
@@ -153,8 +180,10 @@ async fn pause_after(fault: &io::Error) {
     drop(tokio::time::timeout(ACCEPT_PAUSE, std::future::pending::<()>()).await);
 }
 
-async fn converse(
+/// Makes the connection ready for requests, and serves them.
+async fn welcome(
     stream: TcpStream,
+    handshakes: Option<&Handshakes>,
     builder: &Builder<TokioExecutor>,
     service: Counted,
     mut phase: watch::Receiver<Phase>,
@@ -164,6 +193,26 @@ async fn converse(
         tracing::debug!(error = %fault, "a connection was gone before it began");
         return;
     }
+    let Some(handshakes) = handshakes else {
+        return converse(stream, builder, service, phase, idle_timeout).await;
+    };
+    let secret = tokio::select! {
+        // Nothing was asked yet, so nothing is lost.
+        _ = phase.wait_for(|phase| *phase != Phase::Open) => return,
+        secret = handshakes.shake(stream) => secret,
+    };
+    if let Some(stream) = secret {
+        converse(stream, builder, service, phase, idle_timeout).await;
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    builder: &Builder<TokioExecutor>,
+    service: Counted,
+    mut phase: watch::Receiver<Phase>,
+    idle_timeout: Duration,
+) {
     let activity = Arc::clone(&service.activity);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut answered_before = 0;

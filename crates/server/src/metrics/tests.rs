@@ -18,7 +18,9 @@ fn lags_of(names: impl Iterator<Item = String>) -> Lags {
 }
 
 fn full() -> Metrics {
-    let metrics = Metrics::new().measuring_disk(|| Some(DiskSpace { free_bytes: 1, size_bytes: 2 }));
+    let metrics = Metrics::new()
+        .measuring_disk(|| Some(DiskSpace { free_bytes: 1, size_bytes: 2 }))
+        .serving_tls(&TlsMetrics::default());
     metrics.started(&lags_of(std::iter::once("default".to_owned())));
     metrics.set_backlog(&Counts::default());
     metrics.set_ready(0, 0);

@@ -33,6 +33,7 @@ from .models import Attempt, Bulk, Count, Explanation, Job, NewJob, Page, RetryP
 from .outcomes import Cancelled, Fail, Retry, Snooze
 from .patience import Patience
 from .schedule_models import Backfilled, Fire, Firing, Schedule, Triggered
+from .tls import Tls
 from .worker import Worker
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ __all__ = [
     "TakenJob",
     "Target",
     "TidewheelError",
+    "Tls",
     "TooManyRequests",
     "Triggered",
     "Unauthorized",

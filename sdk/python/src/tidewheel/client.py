@@ -38,6 +38,7 @@ from .models import (
 from .patience import Patience
 from .schedules import Schedules
 from .times import Duration, Time
+from .tls import Tls
 from .transport import Call, Transport, new_key
 
 
@@ -53,6 +54,7 @@ class Client:
         url: where the server is; by default what `TIDEWHEEL_URL` says, or `http://127.0.0.1:7400`.
         key: the API key (`twk_…`), if the server asks for one; by default what `TIDEWHEEL_KEY` says.
         tenant: whom to act for, if not for the key's own tenant; by default what `TIDEWHEEL_TENANT` says.
+        tls: whom to trust and what to show, if the URL begins with `https://`; see `Tls`.
         patience: how long to keep trying; see `Patience`.
     """
 
@@ -62,9 +64,10 @@ class Client:
         *,
         key: str | None = None,
         tenant: str | None = None,
+        tls: Tls | None = None,
         patience: Patience | None = None,
     ) -> None:
-        self._transport = Transport(url, key=key, tenant=tenant, patience=patience)
+        self._transport = Transport(url, key=key, tenant=tenant, tls=tls, patience=patience)
         self.schedules = Schedules(self._transport)
         """Schedules: what fires again and again."""
         self.dead_letters = DeadLetters(self._transport)

@@ -19,6 +19,7 @@ import aiohttp
 from . import limits
 from .errors import ApiError, TidewheelError, TooManyRequests, Unavailable, Unreachable, from_problem
 from .patience import Patience, Waits
+from .tls import Tls
 
 # Refusals before anything was done. Of other 503s, and of what a proxy says, one cannot be sure.
 _NOTHING_DONE = frozenset({"draining", "overloaded", "store_full"})
@@ -70,6 +71,7 @@ class Transport:
         *,
         key: str | None = None,
         tenant: str | None = None,
+        tls: Tls | None = None,
         patience: Patience | None = None,
         connections_count_max: int = limits.CONNECTIONS_COUNT_MAX,
     ) -> None:
@@ -77,6 +79,7 @@ class Transport:
         key = key or os.environ.get("TIDEWHEEL_KEY")
         tenant = tenant or os.environ.get("TIDEWHEEL_TENANT")
         self.patience = patience or Patience()
+        self._tls = tls or Tls()
         self._headers = {"Accept": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
@@ -90,7 +93,9 @@ class Transport:
         if self._closed:
             raise TidewheelError("the client is closed")
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._connections_count_max)
+            is_secret = self.url.startswith("https://")
+            context = self._tls.context() if is_secret else True
+            connector = aiohttp.TCPConnector(limit=self._connections_count_max, ssl=context)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self._session
 

@@ -28,6 +28,7 @@ from .handlers import Function, Handler
 from .outcomes import HANDED_BACK
 from .patience import Patience, Waits
 from .times import Duration, in_seconds
+from .tls import Tls
 from .transport import Call, Transport, url_default
 
 _LOG = logging.getLogger("tidewheel.worker")
@@ -58,6 +59,7 @@ class Worker:
         name: who the worker says it is; by default the host and the process.
         key: the API key, if the server asks for one; by default what `TIDEWHEEL_KEY` says.
         tenant: whom to work for, if not for the key's own tenant; by default what `TIDEWHEEL_TENANT` says.
+        tls: whom to trust and what to show, if the URL begins with `https://`; see `Tls`.
         lease: how long a job is safe from others without a sign of life. A third of it is the time between two.
         wait: how long one request for jobs waits.
         drain: how long handlers may take to end after the worker was told to stop.
@@ -72,6 +74,7 @@ class Worker:
         name: str | None = None,
         key: str | None = None,
         tenant: str | None = None,
+        tls: Tls | None = None,
         lease: Duration = limits.LEASE_S_DEFAULT,
         wait: Duration = limits.TAKE_WAIT_S_DEFAULT,
         drain: Duration = limits.DRAIN_S_DEFAULT,
@@ -84,7 +87,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = tuple(dict.fromkeys(queues))
         self._concurrency = concurrency
-        self._key, self._tenant = key, tenant
+        self._key, self._tenant, self._tls = key, tenant, tls
         self._lease_s = max(in_seconds(lease), limits.LEASE_S_MIN)
         self._wait_s, self._drain_s = in_seconds(wait), in_seconds(drain)
         self._handlers: dict[str, Handler] = {}
@@ -127,7 +130,9 @@ class Worker:
         if self._stop_early:
             self._stop.set()
         connections = limits.CONNECTIONS_COUNT_MAX + self._concurrency + len(self._queues)
-        transport = Transport(self.url, key=self._key, tenant=self._tenant, connections_count_max=connections)
+        transport = Transport(
+            self.url, key=self._key, tenant=self._tenant, tls=self._tls, connections_count_max=connections
+        )
         self._crew = _Crew(self._concurrency, self._handlers, self._stop)
         heard = self._listen() if signals else []
         wait_s = min(self._wait_s, limits.BURST_WAIT_S) if burst else self._wait_s

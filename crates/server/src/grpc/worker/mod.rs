@@ -10,28 +10,32 @@ mod read;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewheel_api::proto::v1::worker_server::Worker;
 use tidewheel_api::proto::v1::{WorkerMessage, worker_message};
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::limits::WORKER_ANSWERS_COUNT_MAX;
+use tidewheel_core::limits::{WORKER_ANSWERS_COUNT_MAX, WORKER_KEY_CHECKED_MS};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 
 use self::listen::Listener;
 use self::outgoing::{Opening, Outgoing};
 use super::status::status;
+use crate::access::{Access, Identity};
+use crate::clock::Clock;
 use crate::engine::{Engine, Refused};
 use crate::http::Caller;
 
 /// The service.
 pub(super) struct WorkerService {
     engine: Engine,
+    access: Arc<Access>,
 }
 
 impl WorkerService {
-    pub(super) fn new(engine: Engine) -> Self {
-        Self { engine }
+    pub(super) fn new(engine: Engine, access: Arc<Access>) -> Self {
+        Self { engine, access }
     }
 }
 
@@ -46,13 +50,15 @@ impl Worker for WorkerService {
         let (answers, answered) = mpsc::unbounded_channel();
         // Apart, because some clients send nothing before they have seen the head of the answer.
         let traces = self.engine.traces().clone();
-        tokio::spawn(converse(self.engine.clone(), caller, inbound, opening, answers));
+        let (engine, access) = (self.engine.clone(), Arc::clone(&self.access));
+        tokio::spawn(converse(engine, access, caller, inbound, opening, answers));
         Ok(Response::new(Outgoing::new(opened, answered, traces)))
     }
 }
 
 async fn converse(
     engine: Engine,
+    access: Arc<Access>,
     caller: Caller,
     mut inbound: Streaming<WorkerMessage>,
     opening: oneshot::Sender<Result<Opening, Status>>,
@@ -72,7 +78,22 @@ async fn converse(
     };
     if opening.send(Ok(opened)).is_ok() {
         let room = Arc::new(Semaphore::new(WORKER_ANSWERS_COUNT_MAX));
-        Listener { engine, link, context: Arc::new(context), answers, room }.run(inbound).await;
+        let (clock, ended) = (Arc::clone(engine.clock()), answers.clone());
+        let listener = Listener { engine, link, context: Arc::new(context), answers, room };
+        tokio::select! {
+            () = listener.run(inbound) => {}
+            () = until_key_is_over(&access, &caller.identity, &*clock) => {
+                // Nobody hears it when the worker is gone.
+                drop(ended.send(Err(status(Code::Unauthorized, "the key was revoked or has ended"))));
+            }
+        }
+    }
+}
+
+/// A stream may outlive the key it was opened with; it is asked for again now and then.
+async fn until_key_is_over(access: &Access, identity: &Identity, clock: &dyn Clock) {
+    while access.still_holds(identity) {
+        clock.sleep(Duration::from_millis(WORKER_KEY_CHECKED_MS)).await;
     }
 }
 

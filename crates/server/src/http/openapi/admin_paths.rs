@@ -2,7 +2,7 @@
 
 use tidewheel_api::wire::fault::Code;
 
-use super::paths::{PLAIN, READ, TENANT, WRITE};
+use super::paths::{PLAIN, READ, WRITE_MANY};
 use super::{Body, Operation};
 
 const ADMIN: &str = "tenants and keys";
@@ -172,11 +172,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: ADMIN,
         id: "makeKey",
         summary: "Make a key",
-        description: "Sent again, it makes another key: revoke the one whose secret was lost on the way.",
-        parameters: TENANT,
+        description: "Sent again under the same idempotency key, it makes no second one. The secret is not shown again: \
+                      revoke a key whose secret was lost on the way, and make another under another idempotency key.",
+        parameters: &["Tenant", "CallKey"],
         body: Body::Required("NewKey"),
-        answers: &[(201, "The key. Its `secret` is shown this once.", Some("Key"))],
-        problems: WRITE,
+        answers: &[
+            (201, "The key. Its `secret` is shown this once.", Some("Key")),
+            (200, "It was made before, under the same idempotency key. Without its `secret`.", Some("Key")),
+        ],
+        problems: WRITE_MANY,
     },
     Operation {
         path: "/v1/keys/{id}",
