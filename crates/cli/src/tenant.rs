@@ -231,14 +231,14 @@ fn notifications(args: &NotifyArgs) -> Option<Value> {
     if args.off {
         return Some(json!({ "url": null }));
     }
-    let mut body = json!({ "url": args.to.as_ref()? });
+    let mut body = Map::from_iter([("url".to_owned(), Value::from(args.to.as_deref()?))]);
     if !args.events.is_empty() {
-        body["events"] = json!(args.events);
+        body.insert("events".to_owned(), args.events.clone().into());
     }
     if let Some(budget) = &args.lag_budget {
-        body["lag_budget"] = json!(budget);
+        body.insert("lag_budget".to_owned(), budget.as_str().into());
     }
-    Some(body)
+    Some(Value::Object(body))
 }
 
 /// What is given takes the place of what was.

@@ -87,7 +87,7 @@ fn a_job_without_one_gets_one_only_if_there_is_somebody_to_tell() {
     assert!(recorded.is_sampled());
     assert!(!none.handed_on(&running).unwrap().is_sampled());
     // Spans of one job are made years apart, by programs that must agree.
-    assert_eq!(recorded.parent(), "00-9c5f-");
+    assert_eq!(recorded.parent(), "00-aa1be0cab2ff9f35c94299c04de44c41-37403c404da5bc99-01");
 }
 
 #[test]
