@@ -168,7 +168,7 @@ fn rates_and_breakers_are_set_everywhere_alike() {
     );
     let env = |name: &str| (name == "TIDEWHEEL_HOST_RATE").then(|| "9, a.example=3".to_owned());
     assert_eq!(load(&args(""), env).unwrap().host_rates.of("http://a.example:80"), Some(3));
-    let text = load(&args("--host-rate much --breaker-failures -1"), |_| None).unwrap_err();
+    let text = load(&args("--host-rate much --breaker-failures few"), |_| None).unwrap_err();
     assert!(text.contains("--host-rate: \"much\"") && text.contains("2 faults"), "{text}");
 }
 
