@@ -43,8 +43,14 @@ const NONE: &str = "none";
 /// What stands for stdin.
 const STDIN: &str = "-";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel type list
+  tidewheel type set send-email --schema send-email.schema.json";
+
 /// What to do with job types.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum TypeVerb {
     /// Shows what is registered for a job type
     Get(GetArgs),

@@ -36,8 +36,14 @@ Examples:
   tidewheel tenant secret remove acme default
   tidewheel tenant secret remove acme whs_0a1b2c3d4e5f";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel tenant secret list acme
+  tidewheel tenant secret add acme > acme.whsec";
+
 /// What to do with a tenant's webhook secrets.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum SecretVerb {
     /// Lists a tenant's secrets, without the secrets themselves
     List(ListArgs),

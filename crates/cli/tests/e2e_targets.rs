@@ -125,7 +125,7 @@ fn a_target_that_fails_is_left_alone_until_it_works_and_its_jobs_use_no_attempts
 
 #[test]
 fn a_target_that_asks_to_wait_is_left_alone_that_long() {
-    let (_data, server) = start(&[]);
+    let (_data, server) = start(&["--breaker-failures", "1"]);
     let asked = AtomicBool::new(false);
     let target = Target::answering(move |_| match asked.swap(true, Ordering::SeqCst) {
         false => answer(503, "retry-after: 2\r\n", "maintenance"),

@@ -3,7 +3,7 @@
 //! ```text
 //!            so many failures in a row              cooled down
 //!  closed ──────────────────────────────► open ─────────────────► half-open
-//!    ▲  └───the target asks to wait──────► (held)                  │  │
+//!    ▲  └──so many times asked to wait───► (held)                  │  │
 //!    │                                       ▲                     │  │
 //!    │                                       └────the probe fails──┘  │
 //!    └──────────────────the probe is answered─────────────────────────┘
@@ -214,7 +214,16 @@ impl Breaker {
                 self.stage = Stage::Open { until_ms, asked };
                 None
             }
-            (Stage::Closed | Stage::HalfOpen { .. }, Answer::Wait { ms }) => {
+            // One of its answers may be about one caller or one path. Many in a row are about all of it.
+            (Stage::Closed, Answer::Wait { ms }) => {
+                self.failures = self.failures.saturating_add(1);
+                (self.failures >= config.failures).then(|| {
+                    let until_ms = now_ms.saturating_add(held_ms(ms));
+                    self.stage = Stage::Open { until_ms, asked: true };
+                    Turn::Held
+                })
+            }
+            (Stage::HalfOpen { .. }, Answer::Wait { ms }) => {
                 let until_ms = now_ms.saturating_add(held_ms(ms));
                 self.stage = Stage::Open { until_ms, asked: true };
                 Some(Turn::Held)
@@ -312,6 +321,13 @@ mod tests {
     #[test]
     fn a_target_that_asks_to_wait_is_left_alone_that_long_but_not_for_ever() {
         let mut breaker = Breaker::default();
+        for _ in 0..2 {
+            assert_eq!(
+                breaker.heard(&CONFIG, &job(1), Answer::Wait { ms: 5_000 }, 10),
+                None,
+                "it may be one path"
+            );
+        }
         assert_eq!(breaker.heard(&CONFIG, &job(1), Answer::Wait { ms: 5_000 }, 10), Some(Turn::Held));
         assert_eq!((breaker.state(), breaker.open_until_ms()), (BreakerState::Held, Some(5_010)));
         assert_eq!(breaker.heard(&CONFIG, &job(2), Answer::Wait { ms: i64::MAX }, 20), None);

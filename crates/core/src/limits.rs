@@ -149,7 +149,7 @@ pub const LEASE_MS_MAX: i64 = DAY_MS;
 pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
 
 /// Failures in a row of one tenant's pushes to one host before no more go there, unless set otherwise.
-pub const BREAKER_FAILURES_COUNT_DEFAULT: u32 = 20;
+pub const BREAKER_FAILURES_COUNT_DEFAULT: u32 = 50;
 /// How long none goes there the first time, unless set otherwise.
 pub const BREAKER_COOLDOWN_MS_DEFAULT: i64 = SECOND_MS;
 /// The same however often it failed, unless set otherwise.

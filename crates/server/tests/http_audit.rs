@@ -11,8 +11,8 @@ use http::Request;
 use serde_json::{Value, json};
 use tidewheel_api::wire::audit::Line;
 use tidewheel_core::audit::Walk;
+use tidewheel_store::Layout;
 use tidewheel_store::memory::MemoryStore;
-use tidewheel_store::{Layout, Store};
 
 use http_harness::{ADMIN_KEY, Answer, Api};
 

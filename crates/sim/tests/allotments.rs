@@ -85,6 +85,7 @@ impl Bench {
                 idempotency_key: None,
                 labels: Vec::new(),
                 occurrence: None,
+                trace: None,
                 created_at: now,
             };
             let job = Job::new(Tenant::new(tenant).unwrap(), spec, now, self.dice.tail());

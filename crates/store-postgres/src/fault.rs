@@ -35,8 +35,13 @@ impl From<tokio_postgres::Error> for Trouble {
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::T_R_SERIALIZATION_FAILURE,
         ];
+        // A partition came into being between the planning of an insert and its execution. Our own checks have names.
+        let is_misplaced = |code: &SqlState| {
+            let unnamed = error.as_db_error().is_some_and(|said| said.constraint().is_none());
+            *code == SqlState::CHECK_VIOLATION && unnamed
+        };
         match error.code() {
-            Some(code) if raced.contains(code) => Self::Raced,
+            Some(code) if raced.contains(code) || is_misplaced(code) => Self::Raced,
             Some(_) | None => Self::Failed(store_error(&error)),
         }
     }

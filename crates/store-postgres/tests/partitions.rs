@@ -115,3 +115,45 @@ async fn days_are_made_and_dropped_and_nothing_is_lost() {
     assert_eq!(count(&options, "jobs").await, 1);
     store.close().await.unwrap();
 }
+
+/// Whether somebody waits for a lock in this schema.
+async fn somebody_waits(client: &tokio_postgres::Client, schema: &str) -> bool {
+    let sql = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+               JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT l.granted AND n.nspname = $1";
+    client.query_one(sql, &[&schema]).await.unwrap().get::<_, i64>(0) > 0
+}
+
+#[tokio::test]
+async fn a_submission_that_meets_a_day_being_made_finds_its_place() {
+    let options = database::fresh();
+    let store = Arc::new(PostgresStore::open(options.clone()).await.unwrap());
+    let (mut maker, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let (looker, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let (schema, from, to) = (&options.schema, START.as_ms(), START.as_ms() + DAY_MS);
+    let making = maker.transaction().await.unwrap();
+    making
+        .batch_execute(&format!(
+            "SET LOCAL search_path TO {schema};
+             LOCK TABLE jobs_default IN ACCESS EXCLUSIVE MODE;
+             CREATE TABLE jobs_d18000 (LIKE jobs INCLUDING ALL);
+             ALTER TABLE jobs ATTACH PARTITION jobs_d18000 FOR VALUES FROM ({from}) TO ({to})"
+        ))
+        .await
+        .unwrap();
+    let early = job(&Tenant::default(), START.plus_ms(HOUR_MS), 1);
+    let submission = tokio::spawn({
+        let (store, early) = (Arc::clone(&store), early.clone());
+        async move { submit(&store, &[early]).await }
+    });
+    while !somebody_waits(&looker, schema).await {
+        assert!(!submission.is_finished(), "it did not have to wait");
+        tokio::task::yield_now().await;
+    }
+    making.commit().await.unwrap();
+    submission.await.unwrap();
+    assert_eq!(count(&options, "jobs_d18000").await, 1);
+    assert_eq!(store.get(&early.tenant, vec![early.id]).await.unwrap(), [Some(early)]);
+    store.close().await.unwrap();
+}

@@ -38,8 +38,14 @@ Examples:
   tidewheel audit verify --file audit.ndjson
   tidewheel audit export | tidewheel audit verify --file -";
 
+const EXAMPLES: &str = "\
+Examples:
+  tidewheel audit list
+  tidewheel audit verify";
+
 /// What to do with the audit trail.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum AuditVerb {
     /// Lists what was done and what became of jobs, newest first
     List(ListArgs),

@@ -41,7 +41,7 @@ impl Ends {
         self.ended.push((nonce.to_owned(), began_ms));
         self.ended.sort_by_key(|(_, began_ms)| *began_ms);
         let beyond = self.ended.len().saturating_sub(SESSION_ENDS_COUNT_MAX);
-        if let Some((_, began_ms)) = self.ended.drain(..beyond).last() {
+        if let Some((_, began_ms)) = self.ended.drain(..beyond).next_back() {
             self.until_ms = self.until_ms.max(began_ms);
         }
         let until_ms = self.until_ms;

@@ -167,6 +167,7 @@ impl Notifier {
             idempotency_key: Some(Arc::clone(&key)),
             labels: Vec::new(),
             occurrence: None,
+            trace: None,
             created_at: now,
         };
         let mut fingerprint = [0; 16];

@@ -9,11 +9,11 @@ use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{HeldKey, IdempotencyClaim, KeyUse, NewAct};
+use tidewheel_store::{Error, HeldKey, IdempotencyClaim, KeyUse, NewAct};
 
-use super::Answer;
 use super::documents::DocumentChanges;
 use super::plans::Plans;
+use super::{Answer, Reply};
 use crate::kv::Day;
 use crate::place::{JobKey, JobTag, Place, ScheduleKey};
 use crate::record;
@@ -125,6 +125,19 @@ pub(super) struct PointerSlot {
 impl Group {
     pub(super) fn jobs_count(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Answers when the group is committed; one that failed is answered at once.
+    pub(super) fn answer<T>(
+        &mut self,
+        reply: Reply<T>,
+        outcome: Result<T, Error>,
+        answer: impl FnOnce(Reply<T>, T) -> Answer,
+    ) {
+        match outcome {
+            Ok(judged) => self.answers.push(answer(reply, judged)),
+            Err(error) => drop(reply.send(Err(error))),
+        }
     }
 
     pub(super) fn find(&self, tag: JobTag) -> Option<usize> {

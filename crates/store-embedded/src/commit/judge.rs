@@ -34,17 +34,11 @@ impl Committer {
             Request::Submit { now, arrivals, on_conflict, reply } => {
                 let outcome =
                     refused(&poisoned).and_then(|()| self.submit(group, now, arrivals, on_conflict));
-                match outcome {
-                    Ok(answer) => group.answers.push(Answer::Submitted(reply, answer)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
+                group.answer(reply, outcome, Answer::Submitted);
             }
             Request::Apply { now, epoch, orders, reply } => {
                 let outcome = refused(&poisoned).and_then(|()| self.apply(group, now, epoch, orders));
-                match outcome {
-                    Ok(answer) => group.answers.push(Answer::Applied(reply, answer)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
+                group.answer(reply, outcome, Answer::Applied);
             }
             Request::OpenEpoch { reply } => match poisoned {
                 Some(error) => drop(reply.send(Err(error))),
@@ -62,10 +56,8 @@ impl Committer {
                 }
             },
             Request::EditSchedules { now, orders, reply } => {
-                match refused(&poisoned).and_then(|()| self.edit_schedules(group, now, orders)) {
-                    Ok(answer) => group.answers.push(Answer::Edited(reply, answer)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
+                let outcome = refused(&poisoned).and_then(|()| self.edit_schedules(group, now, orders));
+                group.answer(reply, outcome, Answer::Edited);
             }
             Request::PutCalendar { tenant, name, dates, reply } => match poisoned {
                 Some(error) => drop(reply.send(Err(error))),
@@ -76,16 +68,13 @@ impl Committer {
                 }
             },
             Request::ClaimKey { now, tenant, claim, reply } => {
-                match refused(&poisoned).and_then(|()| self.claim_key(group, now, &tenant, claim)) {
-                    Ok(answer) => group.answers.push(Answer::KeyClaimed(reply, answer)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
+                let outcome = refused(&poisoned).and_then(|()| self.claim_key(group, now, &tenant, claim));
+                group.answer(reply, outcome, Answer::KeyClaimed);
             }
             Request::PutDocument { key, bytes, if_version, reply } => {
-                match refused(&poisoned).and_then(|()| self.put_document(group, &key, bytes, if_version)) {
-                    Ok(answer) => group.answers.push(Answer::Put(reply, answer)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
+                let outcome =
+                    refused(&poisoned).and_then(|()| self.put_document(group, &key, bytes, if_version));
+                group.answer(reply, outcome, Answer::Put);
             }
             Request::NoteZones { identity, reply } => match poisoned {
                 Some(error) => drop(reply.send(Err(error))),

@@ -373,7 +373,9 @@ mod tests {
         breakers.heard(&failed("a", 1, Answer::Failed), &host(BREAKERS_TENANT_COUNT_MAX), NOW, 0);
         assert_eq!(breakers.len(), 2, "the open one and the new one");
         for n in 1..2 * BREAKERS_TENANT_COUNT_MAX {
-            breakers.heard(&failed("a", 1, Answer::Wait { ms: 1_000 }), &host(n), NOW, 0);
+            for number in 1..=2 {
+                breakers.heard(&failed("a", number, Answer::Wait { ms: 1_000 }), &host(n), NOW, 0);
+            }
         }
         assert_eq!(breakers.len(), BREAKERS_TENANT_COUNT_MAX);
         breakers.heard(&failed("b", 1, Answer::Failed), &host(1), NOW, 0);
