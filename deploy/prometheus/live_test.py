@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -74,12 +75,14 @@ class Target(http.server.BaseHTTPRequestHandler):
 class Server:
     """The server under test; comes back on the same port and data."""
 
-    def __init__(self, program, folder, wrapped=(), flags=()):
+    def __init__(self, program, folder, wrapped=(), flags=(), scheme="http"):
         """`wrapped` is a command that runs the server; `flags` are more of its own."""
         self.folder, self.port, self.process = folder, free_port(), None
         self.command = [*wrapped, program, "serve", "--data", folder / "data", "--listen", f"127.0.0.1:{self.port}"]
         self.command += ["--drain", f"{PATIENCE_S}s", "--push-per-host", "2", *flags]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        # The certificates of these tests are nobody's.
+        self.context = ssl._create_unverified_context() if scheme == "https" else None
 
     def start(self):
         with open(self.folder / "server.log", "ab") as log:
@@ -104,7 +107,7 @@ class Server:
         headers = {"content-type": "application/json", "tidewheel-tenant": tenant}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S, context=self.context) as answer:
                 return answer.status, json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.read()
@@ -124,7 +127,7 @@ class Server:
 class Prometheus:
     """Scrapes servers with the shipped rules, waiting less."""
 
-    def __init__(self, program, folder, *targets):
+    def __init__(self, program, folder, *targets, scheme="http"):
         self.port = free_port()
         rules = re.sub(r"(?m)^(\s+for:) .*$", r"\1 1s", (HERE / "alerts.yaml").read_text())
         rules = re.sub(r"(age_seconds\S*) > 60\b", r"\1 > 5", rules)
@@ -132,6 +135,8 @@ class Prometheus:
         (folder / "alerts.yaml").write_text(rules)
         config = (HERE / "prometheus.yaml").read_text()
         config = config.replace('"127.0.0.1:7400"', json.dumps(targets)[1:-1]).replace("scrape_interval: 15s", "scrape_interval: 500ms")
+        if scheme == "https":
+            config = config.replace("job_name: tidewheel", "job_name: tidewheel\n    scheme: https\n    tls_config: {insecure_skip_verify: true}")
         (folder / "prometheus.yaml").write_text("global: {evaluation_interval: 500ms}\n" + config)
         with open(folder / "prometheus.log", "wb") as log:
             self.process = subprocess.Popen(

@@ -1,5 +1,5 @@
-"""A real Prometheus scrapes real servers that are in trouble: a machine that stalls, a disk that fills, a node that dies, a
-database that is gone. Each alert on it must fire.
+"""A real Prometheus scrapes real servers that are in trouble: a machine that stalls, a disk that fills, a target that is
+down, a certificate that ends, a node that dies, a database that is gone. Each alert on it must fire.
 
 Run by scripts/test-alerts, after live_test.py. The full disk is a tmpfs in a namespace of its own, which not every system
 lets one make; the cluster needs the database that scripts/with-postgres starts. What cannot be tried is said.
@@ -9,6 +9,7 @@ Usage: live_trouble_test.py TIDEWHEEL PROMETHEUS
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,15 +34,16 @@ BALLAST_COUNT = 6
 
 
 @contextlib.contextmanager
-def scraped(tidewheel, prometheus_program, wrapped=()):
+def scraped(tidewheel, prometheus_program, wrapped=(), flags=(), scheme="http"):
     """One server, and a Prometheus that scrapes it."""
     with tempfile.TemporaryDirectory(prefix="tidewheel-trouble-") as name, contextlib.ExitStack() as ends:
         folder = Path(name)
         (folder / "data").mkdir()
-        server = Server(tidewheel, folder, wrapped=[part.replace("DATA", str(folder / "data")) for part in wrapped])
+        wrapped = [part.replace("DATA", str(folder / "data")) for part in wrapped]
+        server = Server(tidewheel, folder, wrapped=wrapped, flags=flags, scheme=scheme)
         ends.callback(lambda: server.stop(signal.SIGKILL))
         server.start()
-        prometheus = Prometheus(prometheus_program, folder, f"127.0.0.1:{server.port}")
+        prometheus = Prometheus(prometheus_program, folder, f"127.0.0.1:{server.port}", scheme=scheme)
         ends.callback(prometheus.stop)
         wait_for("a few scrapes", lambda: (prometheus.value("count_over_time(up[5m])") or 0) >= 4)
         yield server, prometheus
@@ -87,6 +89,34 @@ def provoke_a_filling_disk(server, prometheus):
         (folder / f"ballast{part}").write_bytes(bytes(BALLAST_MIB << 20))
         wait_for("less room", lambda: (prometheus.value("tidewheel_disk_free_bytes") or before) < before)
     prometheus.must_fire("TidewheelDiskFilling")
+
+
+def provoke_a_dead_target(server, prometheus):
+    """Nobody listens where the job is to go."""
+    server.must("/v1/jobs", {"type": "t", "target_url": f"http://127.0.0.1:{free_port()}/"})
+    prometheus.must_fire("TidewheelTargetDown")
+
+
+def make_certificate(folder):
+    """One that ends within a week, and its key."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "7", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def provoke_trouble_with_certificates(tidewheel, prometheus_program):
+    with tempfile.TemporaryDirectory(prefix="tidewheel-trouble-") as name:
+        shown, other = Path(name) / "shown", Path(name) / "other"
+        for folder in (shown, other):
+            folder.mkdir()
+            make_certificate(folder)
+        flags = ["--tls-cert", shown / "cert.pem", "--tls-key", shown / "key.pem"]
+        with scraped(tidewheel, prometheus_program, flags=flags, scheme="https") as (_, prometheus):
+            prometheus.must_fire("TidewheelCertificateExpiring")
+            # Does not go with the key.
+            (shown / "cert.pem").write_bytes((other / "cert.pem").read_bytes())
+            prometheus.must_fire("TidewheelCertificateStale")
 
 
 class Wire:
@@ -164,6 +194,12 @@ def main():
     tidewheel, prometheus_program = (os.path.abspath(path) for path in sys.argv[1:3])
     with scraped(tidewheel, prometheus_program) as (server, prometheus):
         provoke_stalls(server, prometheus)
+    with scraped(tidewheel, prometheus_program, flags=["--breaker-failures", "1"]) as (server, prometheus):
+        provoke_a_dead_target(server, prometheus)
+    if shutil.which("openssl"):
+        provoke_trouble_with_certificates(tidewheel, prometheus_program)
+    else:
+        print("left out, as there is no openssl: TidewheelCertificateExpiring, TidewheelCertificateStale")
     mount = f'mount -t tmpfs -o size={DISK_MIB}m tmpfs "$0" && exec "$@"'
     wrapped = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "DATA"]
     if can_make_disks(wrapped):

@@ -141,11 +141,11 @@ async fn a_session_ends_when_it_is_ended_and_with_its_key() {
     assert_eq!(second.look(&again, "/v1/jobs").await.status.as_u16(), 200, "also after a restart");
     let admin = format!("Bearer {ADMIN_KEY}");
     let path = format!("/v1/keys/{id}");
-    send(&api, "DELETE", &path, &[("authorization", &admin)], &Value::Null).await;
-    second.look(&api, "/v1/jobs").await.problem(401, "unauthorized");
-    let (_, short) = key(&api, json!({"role": "viewer", "expires_in": "1s"})).await;
-    let brief = sign_in(&api, &short).await;
-    while brief.look(&api, "/v1/jobs").await.status.as_u16() != 401 {
+    send(&again, "DELETE", &path, &[("authorization", &admin)], &Value::Null).await;
+    second.look(&again, "/v1/jobs").await.problem(401, "unauthorized");
+    let (_, short) = key(&again, json!({"role": "viewer", "expires_in": "1s"})).await;
+    let brief = sign_in(&again, &short).await;
+    while brief.look(&again, "/v1/jobs").await.status.as_u16() != 401 {
         tokio::task::yield_now().await;
     }
 }

@@ -103,8 +103,8 @@ pub(super) struct Ready {
     breakers: Breakers,
     paces: Paces,
     run_times: RunTimes,
-    /// The wall clock at the last turn.
-    turned_at: Timestamp,
+    /// The wall clock when it was last looked at.
+    looked_at: Timestamp,
     demand: Demand,
     refills: Turns<Lot>,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
@@ -165,7 +165,7 @@ impl Ready {
             subscribers: Subscribers::default(),
             allotments: Allotments::default(),
             run_times: RunTimes::default(),
-            turned_at: now,
+            looked_at: now,
             demand: Demand::default(),
             refills: Turns::default(),
             failed_refills: Vec::new(),
@@ -207,9 +207,14 @@ impl Ready {
         Offer::Held
     }
 
+    /// Notes the time: what is heard of now happened by now.
+    pub(super) const fn look_at_clock(&mut self, now: Timestamp) {
+        self.looked_at = now;
+    }
+
     /// Moves what has fallen due from the wheel into the lanes.
     pub(super) fn advance(&mut self, now: Timestamp) {
-        self.turned_at = now;
+        self.looked_at = now;
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now.as_ms(), &mut fired);
         for job in fired.drain(..) {

@@ -27,7 +27,7 @@ impl Ready {
         let Some((tenant, began)) = self.run_times.began.remove(id) else { return };
         // One that was never under way says nothing of how long they take.
         let Stage::Delivering(lane) = stage else { return };
-        let took_ms = self.turned_at.since_ms(began).max(1);
+        let took_ms = self.looked_at.since_ms(began).max(1);
         if let Some(slot) = self.lanes.get_mut(lane).and_then(Option::as_mut) {
             slot.lane.learn_cost(&tenant, u32::try_from(took_ms).unwrap_or(u32::MAX));
         }

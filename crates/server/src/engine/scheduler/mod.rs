@@ -211,6 +211,7 @@ impl Scheduler {
                 count = inbox.recv_many(&mut messages, MESSAGES_MAX) => if count == 0 { return },
                 () = clock.sleep(nap) => {}
             }
+            self.ready.look_at_clock(clock.now());
             for message in messages.drain(..) {
                 self.hear(message);
             }
