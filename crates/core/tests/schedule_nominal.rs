@@ -84,6 +84,23 @@ fn a_fire_on_an_excluded_date_is_dropped_or_moved() {
 }
 
 #[test]
+fn a_moved_fire_is_found_from_both_sides_though_an_earlier_date_has_none() {
+    // 16 January 2027 is a Saturday: its fires go to the day the interval begins. On the 14th there is none to move.
+    let anchor = at("2027-01-15T07:59:35.756Z");
+    let mut rule = every(7 * SECOND + 1, anchor);
+    rule.exclude.dates = dates(&["2027-01-14", "2027-01-16"]);
+    rule.exclude.roll = Roll::PreviousBusinessDay;
+    let until = at("2027-01-15T08:02:00Z");
+    let forward: Vec<_> = nominals(&rule, None, anchor.plus_ms(-1), until).collect();
+    assert!(forward.iter().any(|nominal| nominal.note == Some(Note::Rolled)));
+    let previous = |before| prev_nominal(&rule, None, before).filter(|found| found.fire_at >= anchor);
+    let backward = std::iter::successors(previous(until), |found| previous(found.fire_at));
+    let mut backward: Vec<_> = backward.collect();
+    backward.reverse();
+    assert_eq!(backward, forward);
+}
+
+#[test]
 fn a_moved_fire_keeps_its_local_time_over_a_clock_change() {
     // Friday 6 March is before New York's change of 8 March 2026, Monday 9 March after it.
     let mut rule = cron("0 9 6 3 *", "America/New_York");

@@ -121,7 +121,8 @@ impl<'a> Search<'a> {
         let mut best: Option<Timestamp> = None;
         let mut next = self.excluded.first_rolling_to(today, way);
         while let Some(date) = next {
-            let has_beat = self.beat_date(date, way)?;
+            // Before its first beat or after its last there is nothing more to move.
+            let Some(has_beat) = self.beat_date(date, way) else { break };
             if has_beat != date {
                 // Nothing to move on the dates in between.
                 next = self.excluded.nearest(has_beat, way);
