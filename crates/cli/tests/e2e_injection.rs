@@ -138,8 +138,11 @@ fn what_looks_like_sql_is_text() {
             (&stored["payload"], &stored["labels"]["l"], &stored["idempotency_key"]),
             (&json!(text), &json!(text), &json!(name))
         );
-        let schedule = json!({"name": name, "every": "1h", "type": "s", "payload": text, "note": text});
+        let mut schedule =
+            json!({"name": format!("s{index}"), "every": "1h", "type": "s", "payload": text, "note": text});
         assert_eq!(server.post("/v1/schedules", &schedule).status, 201, "{text}");
+        schedule["name"] = json!(name);
+        assert_eq!(server.post("/v1/schedules", &schedule).status, 422, "no name of a schedule: {text}");
         for field in ["type", "queue", "target_url", "priority", "run_at"] {
             let mut body = json!({"type": "t", "delay": "1h"});
             body[field] = json!(text);

@@ -18,7 +18,7 @@ async fn calls_over_grpc_are_recorded_with_their_address() {
     let delay = Some(Duration { seconds: 3_600, nanos: 0 });
     let job = NewJob { r#type: "t".into(), queue: "q".into(), delay, ..NewJob::default() };
     let id = jobs.submit(SubmitRequest { job: Some(job) }).await.unwrap().into_inner().id;
-    let mut cancel = Request::new(CancelJobRequest { id: id.clone(), ..CancelJobRequest::default() });
+    let mut cancel = Request::new(CancelJobRequest { id: id.clone() });
     // Where a call comes from is not for the caller to say.
     cancel.metadata_mut().insert("tidewheel-origin", "192.0.2.9".parse().unwrap());
     cancel.metadata_mut().insert("x-request-id", "r-7".parse().unwrap());

@@ -50,36 +50,42 @@ async fn lock(client: &ClientWrapper) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Makes the partitions of the days around `now` that are missing.
+/// Makes the partitions of the days around `now` that are missing. One table at a time: whoever reads several would
+/// otherwise wait for one of them and hold another, which is a deadlock. Jobs come last: a day that has theirs is whole.
 pub(crate) async fn make_ahead(connections: &Connections, now: Timestamp) -> Result<(), Trouble> {
     let today = day_of(now);
     let made = days(&*connections.get(Lane::Scheduler).await?).await?;
     for day in (today - 1..=today + DAYS_AHEAD_COUNT).filter(|day| !made.contains(day)) {
-        let transaction = connections.begin(Lane::Scheduler).await?;
-        let outcome = make(transaction.client()?, day).await;
-        transaction.end(outcome).await?;
+        for partitioned in TABLES.into_iter().rev() {
+            let transaction = connections.begin(Lane::Scheduler).await?;
+            let outcome = make(transaction.client()?, partitioned, day).await;
+            transaction.end(outcome).await?;
+        }
     }
     Ok(())
 }
 
-async fn make(client: &ClientWrapper, day: i64) -> Result<(), Trouble> {
+async fn make(
+    client: &ClientWrapper,
+    (table, column): (&'static str, &'static str),
+    day: i64,
+) -> Result<(), Trouble> {
     lock(client).await?;
-    if days(client).await?.contains(&day) {
+    let name = format!("{table}_d{day}");
+    if client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?.try_get(0)? {
         return Ok(());
     }
     let (from, to) = (day * DAY_MS, (day + 1) * DAY_MS);
-    for (table, column) in TABLES {
-        client
-            .batch_execute(&format!(
-                "LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE;
-                 CREATE TABLE {table}_d{day} (LIKE {table} INCLUDING ALL);
-                 WITH moved AS (
-                     DELETE FROM {table}_default WHERE {column} >= {from} AND {column} < {to} RETURNING *
-                 ) INSERT INTO {table}_d{day} SELECT * FROM moved;
-                 ALTER TABLE {table} ATTACH PARTITION {table}_d{day} FOR VALUES FROM ({from}) TO ({to})"
-            ))
-            .await?;
-    }
+    client
+        .batch_execute(&format!(
+            "LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE;
+             CREATE TABLE {name} (LIKE {table} INCLUDING ALL);
+             WITH moved AS (
+                 DELETE FROM {table}_default WHERE {column} >= {from} AND {column} < {to} RETURNING *
+             ) INSERT INTO {name} SELECT * FROM moved;
+             ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to})"
+        ))
+        .await?;
     Ok(())
 }
 
