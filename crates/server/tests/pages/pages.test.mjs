@@ -67,7 +67,7 @@ test("the overview says how it is, with numbers that agree with the API", async 
 
 test("what is shown on the overview keeps up and does not jump", async () => {
   await open("/");
-  const heights = () => tab.run(`[...document.querySelectorAll("main .card, main .tile")].map((node) => node.getBoundingClientRect().top + scrollY).join()`);
+  const heights = () => tab.run(`[...document.querySelectorAll("main .card, main .tile")].map((node) => Math.round(node.getBoundingClientRect().top + scrollY)).join()`);
   await tab.shows("Waiting");
   await tab.until(`document.querySelectorAll(".chart .line").length > 0`);
   const before = await heights();
@@ -297,6 +297,7 @@ test("a tenant's weight and limits are changed, and whoever is told to wait is s
   await open("/tenants");
   await tab.until(`document.querySelector("[data-tenant=flooder]") !== null`, "the tenant with jobs");
   await tab.press("Edit", "[data-tenant=flooder]");
+  await tab.until(`document.querySelector("dialog input[name=weight]") !== null`, "the form");
   await tab.write("dialog input[name=weight]", "3");
   await tab.write("dialog input[name=waiting]", "40");
   await tab.write("dialog input[name=min_interval]", "soon");

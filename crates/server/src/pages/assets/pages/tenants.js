@@ -15,10 +15,14 @@ const LIMITS = [
   ["submit_burst", "Submitted at once"],
   ["waiting", "Waiting"],
   ["concurrency", "Running at a time"],
+  ["queue_concurrency", "Running at a time in one queue"],
+  ["rate_cap", "Started per second"],
   ["schedules", "Schedules"],
   ["min_interval", "Between two fires"],
   ["payload_bytes", "Bytes of a payload"],
+  ["retention", "Finished jobs are kept"],
 ];
+const DURATIONS = ["min_interval", "retention"];
 
 function switchTo(name) {
   actAs(name);
@@ -37,7 +41,7 @@ async function edit(id) {
   const whole = await getWhole(`/v1/tenants/${encodeURIComponent(id)}`);
   const { weight, limits } = whole.json;
   const line = (name, value, options) => h("input", { name, value, autocomplete: "off", ...options });
-  const counts = (name) => (name === "min_interval" ? { placeholder: "such as 30s" } : { type: "number", min: 0, step: 1, placeholder: "no limit" });
+  const counts = (name) => (DURATIONS.includes(name) ? { placeholder: "such as 30s or 7d" } : { type: "number", min: 0, step: 1, placeholder: "no limit" });
   const done = await formDialog({
     title: `Change the tenant ${id}`,
     body: [h("div", { class: "form-grid" }, field("Weight", line("weight", weight, { type: "number", min: 1, max: 1_000, step: 1, required: true })), LIMITS.map(([name, said]) => field(said, line(name, limits[name], counts(name))))),
@@ -45,7 +49,7 @@ async function edit(id) {
     action: "Save",
     send: (data) => {
       const said = LIMITS.map(([name]) => [name, data.get(name).trim()]).filter(([, value]) => value !== "");
-      const next = Object.fromEntries(said.map(([name, value]) => [name, name === "min_interval" ? value : Number(value)]));
+      const next = Object.fromEntries(said.map(([name, value]) => [name, DURATIONS.includes(name) ? value : Number(value)]));
       return change("PUT", `/v1/tenants/${encodeURIComponent(id)}`, { body: { weight: Number(data.get("weight")), limits: next }, etag: whole.etag });
     },
   });
