@@ -13,6 +13,7 @@ use tidewheel_core::place::Shard;
 use tidewheel_store::{Error, Held, Leases, NodeCard};
 use tokio::sync::oneshot;
 
+use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, placement};
 
@@ -24,6 +25,8 @@ pub(super) type Leave = oneshot::Receiver<oneshot::Sender<()>>;
 
 /// One node's part in the cluster.
 pub(super) struct Ownership {
+    /// The other nodes, when they were last looked at.
+    others: Vec<Arc<str>>,
     shared: Arc<Shared>,
     card: NodeCard,
     /// On the monotonic clock, like the next.
@@ -37,7 +40,8 @@ impl Ownership {
     /// # Errors
     /// When the store fails.
     pub(super) async fn join(shared: Arc<Shared>, card: NodeCard) -> Result<Self, Error> {
-        let mut ownership = Self { shared, card, trusted_until_ms: i64::MIN, renew_at_ms: i64::MIN };
+        let mut ownership =
+            Self { others: Vec::new(), shared, card, trusted_until_ms: i64::MIN, renew_at_ms: i64::MIN };
         ownership.look().await?;
         Ok(ownership)
     }
@@ -86,6 +90,16 @@ impl Ownership {
         self.trusted_until_ms.saturating_sub(self.shared.clock.monotonic_ms()).max(0)
     }
 
+    /// Takes note of who else is there; those who left are no longer fed, before anything of theirs is taken over.
+    fn note_others(&mut self, others: Vec<Arc<str>>) {
+        self.shared.peers_count.store(others.len(), Ordering::SeqCst);
+        let before = std::mem::replace(&mut self.others, others);
+        let gone: Vec<_> = before.into_iter().filter(|id| !self.others.contains(id)).collect();
+        if !gone.is_empty() {
+            self.shared.tell(Message::Peer(PeerMessage::Gone(gone)));
+        }
+    }
+
     /// Looks who is there, extends what it has, hands back what is others' now, takes what is its own.
     async fn look(&mut self) -> Result<(), Error> {
         let began_ms = self.shared.clock.monotonic_ms();
@@ -96,9 +110,7 @@ impl Ownership {
         }
         let nodes = self.leases()?.nodes(now).await?;
         let alive: Vec<_> = nodes.into_iter().filter(|node| node.is_alive).map(|node| node.card.id).collect();
-        self.shared
-            .peers_count
-            .store(alive.iter().filter(|id| **id != self.card.id).count(), Ordering::SeqCst);
+        self.note_others(alive.iter().filter(|id| **id != self.card.id).cloned().collect());
         let share = placement::shards_of(&self.card.id, &alive, self.shared.store.layout().shards);
         let held = self.shared.territory.held();
         let surplus: Vec<Held> =

@@ -59,6 +59,8 @@ pub(super) enum PeerMessage {
     Handed { from: Arc<str>, number: u64, jobs: Vec<Arc<Job>> },
     /// Jobs that others serve were changed.
     Changed(Vec<(Tenant, JobId)>),
+    /// These nodes are no longer there.
+    Gone(Vec<Arc<str>>),
 }
 
 /// Attempts that were handed on.

@@ -26,6 +26,7 @@ impl Scheduler {
             PeerMessage::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
             PeerMessage::Handed { from, number, jobs } => self.handed(from, number, jobs),
             PeerMessage::Changed(jobs) => self.changed_elsewhere(jobs),
+            PeerMessage::Gone(nodes) => nodes.iter().for_each(|node| self.stop_feeding(node)),
         }
     }
 
@@ -74,8 +75,7 @@ impl Scheduler {
         }
         let now_ms = self.shared.clock.monotonic_ms();
         if wants.is_empty() {
-            let over = self.peers.forget(Some(node), now_ms);
-            over.into_iter().for_each(|id| drop(self.ready.unsubscribe(id)));
+            self.stop_feeding(node);
         }
         // All who serve shards are told the same: each gives its part.
         let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
@@ -110,6 +110,12 @@ impl Scheduler {
             });
             self.peers.add(Arc::clone(node), wish, id, now_ms);
         }
+    }
+
+    /// What was handed to a node that is gone would lie there until its lease is over.
+    fn stop_feeding(&mut self, node: &str) {
+        let over = self.peers.forget(Some(node), self.shared.clock.monotonic_ms());
+        over.into_iter().for_each(|id| drop(self.ready.unsubscribe(id)));
     }
 
     /// Stops feeding nodes that were not heard of.
