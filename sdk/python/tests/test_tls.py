@@ -21,10 +21,11 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     if openssl is None:
         pytest.skip("there is no openssl to make a certificate with")
     cert, key = folder / "server.pem", folder / "server.key"
+    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command += ["-keyout", str(key), "-out", str(cert)]
     subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-        + ["-keyout", str(key), "-out", str(cert)],
+        command,
         check=True,
         capture_output=True,
     )

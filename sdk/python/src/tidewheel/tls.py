@@ -14,8 +14,8 @@ class Tls:
     """Files, each as PEM; what is not given comes from the environment, as for the command line.
 
     Attributes:
-        ca_file: authorities that servers must have their certificates from; by default what `TIDEWHEEL_CA_FILE` says, or
-            those of the system.
+        ca_file: authorities that servers must have their certificates from; by default what `TIDEWHEEL_CA_FILE`
+            says, or those of the system.
         client_cert: a certificate to show to servers that ask for one; by default what `TIDEWHEEL_CLIENT_CERT` says.
         client_key: its private key, if it is not in the same file; by default what `TIDEWHEEL_CLIENT_KEY` says.
     """
