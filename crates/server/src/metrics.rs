@@ -3,6 +3,7 @@
 
 mod calls;
 mod disk;
+mod labels;
 mod lag;
 mod lags;
 mod names;
@@ -19,7 +20,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -34,6 +34,7 @@ pub(crate) use self::calls::Call;
 use self::calls::Calls;
 use self::disk::Disk;
 pub use self::disk::DiskSpace;
+use self::labels::{LaneKind, LaneLabels, OutcomeLabels, PriorityLabels, StateLabels, StatusLabels};
 pub(crate) use self::lag::LagCounts;
 use self::lag::LagHistogram;
 pub(crate) use self::lags::Lags;
@@ -56,38 +57,6 @@ const SYNC_BUCKETS_S: [f64; 16] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 2.5, 10.0, 60.0,
     300.0,
 ];
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StatusLabels {
-    status: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PriorityLabels {
-    priority: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LaneLabels {
-    lane: LaneKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the label's values, as they are written")]
-enum LaneKind {
-    queue,
-    push,
-}
 
 type Seconds = Gauge<f64, AtomicU64>;
 

@@ -35,6 +35,7 @@ mod target_answers;
 mod territory;
 mod tidings;
 mod turns;
+mod whereabouts;
 mod workers;
 mod zoning;
 
@@ -59,6 +60,7 @@ pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub(crate) use ready::origin_of;
 pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
 pub use tidings::Tiding;
+pub use whereabouts::Whereabouts;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
@@ -156,33 +158,6 @@ pub struct Take {
     pub wait_ms: i64,
     /// How long the worker has until it must be heard of again.
     pub lease_ms: i64,
-}
-
-/// Where a waiting job is inside the engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whereabouts {
-    /// In the store: not near yet, or in a backlog that is kept there.
-    Store {
-        /// Its lane is full, so its backlog stays in the store.
-        backlog: bool,
-    },
-    /// In the store: its target is not called.
-    HeldBack(BreakerView),
-    /// In the store: it is made up for, at its tenant's pace.
-    Paced,
-    /// In the wheel: starts at its time.
-    Wheel,
-    /// In a lane: due.
-    Lane {
-        /// Jobs ready in that lane.
-        depth: usize,
-        /// Why the lane does not move, if it does not.
-        reason: Option<&'static str>,
-    },
-    /// Its claim is being written.
-    Claiming,
-    /// An attempt is under way.
-    Delivering,
 }
 
 /// The handle of a running engine. Cheap to clone.

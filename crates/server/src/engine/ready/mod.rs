@@ -7,6 +7,8 @@ mod breakers;
 mod demand;
 mod hold_back;
 mod interest;
+mod offer;
+mod origin;
 mod paces;
 mod pick;
 mod place;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Destination, Job, Target};
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
@@ -34,6 +36,10 @@ use self::breakers::Breakers;
 use self::demand::Demand;
 pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
+pub(super) use self::offer::Offer;
+use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
+pub(super) use self::origin::host_of;
+pub(crate) use self::origin::origin_of;
 use self::paces::Paces;
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
@@ -66,19 +72,6 @@ struct Held {
     due_at: Timestamp,
     bytes: usize,
     stage: Stage,
-}
-
-/// What became of a job offered to memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Offer {
-    /// It is in the wheel or a lane, or was there already.
-    Held,
-    /// It is not near yet.
-    Later,
-    /// It stays in the store; its lot will read it when there is room.
-    Overflowed,
-    /// There is no room now, but there will be shortly: for a read that is worth it in about so many milliseconds.
-    NoRoom { wait_ms: i64 },
 }
 
 /// Everything in memory.
@@ -118,31 +111,6 @@ pub(super) struct Ready {
 
 /// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
 const FAST_PICKS: usize = 256;
-/// What "lately" is.
-const WINDOW_MS: i64 = 100;
-/// When a reader comes back that found no room, at least.
-const NO_ROOM_MS_MIN: i64 = 2;
-/// When a reader comes back that found no room for jobs not yet due.
-const NO_ROOM_AHEAD_MS: i64 = 50;
-/// `scheme://host:port` of a target: what limits and lanes go by.
-pub(super) fn host_of(target: &Target) -> &str {
-    origin_of(&target.url)
-}
-
-/// `scheme://host:port` of a URL.
-pub(crate) fn origin_of(url: &str) -> &str {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let rest = url.get(start..).unwrap_or_default();
-    let len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    url.get(..start + len).unwrap_or(url)
-}
-
-/// How long a lane takes for `count` jobs that moves `picked` in a window; at most a window, after which it may be
-/// another number. What is read and then finds no room was read for nothing, so a reader waits for plenty.
-fn time_for(count: usize, picked: usize) -> i64 {
-    let [count, picked] = [count, picked.max(1)].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-    (count.saturating_mul(WINDOW_MS) / picked).clamp(NO_ROOM_MS_MIN, WINDOW_MS)
-}
 
 impl Ready {
     pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {

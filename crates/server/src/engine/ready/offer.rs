@@ -1,0 +1,28 @@
+//! What comes of offering a job to memory, and when a reader that found no room comes back.
+
+/// The time over which it is counted how many jobs a lane moves.
+pub(super) const WINDOW_MS: i64 = 100;
+/// When a reader comes back that found no room, at least.
+pub(super) const NO_ROOM_MS_MIN: i64 = 2;
+/// When a reader comes back that found no room for jobs not yet due.
+pub(super) const NO_ROOM_AHEAD_MS: i64 = 50;
+
+/// What became of a job offered to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Offer {
+    /// It is in the wheel or a lane, or was there already.
+    Held,
+    /// It is not near yet.
+    Later,
+    /// It stays in the store; its lot will read it when there is room.
+    Overflowed,
+    /// There is no room now, but there will be shortly: for a read that is worth it in about so many milliseconds.
+    NoRoom { wait_ms: i64 },
+}
+
+/// How long a lane takes for `count` jobs that moves `picked` in a window; at most a window, after which it may be
+/// another number. What is read and then finds no room was read for nothing, so a reader waits for plenty.
+pub(super) fn time_for(count: usize, picked: usize) -> i64 {
+    let [count, picked] = [count, picked.max(1)].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    (count.saturating_mul(WINDOW_MS) / picked).clamp(NO_ROOM_MS_MIN, WINDOW_MS)
+}
