@@ -2,7 +2,7 @@
 
 Run by scripts/test-alerts. In a copy of the rules the waits in `for` are a second, what may be a minute old may be five
 seconds old, and five minutes in which nothing starts are ten seconds; everything else is as shipped. Alerts that need a
-stalling machine, a full disk or a cluster are provoked by live_trouble_test.py.
+slow or full disk or a cluster are provoked by live_trouble_test.py.
 
 Usage: live_test.py TIDEWHEEL PROMETHEUS
 """

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes real servers that are in trouble: a machine that stalls, a disk that fills, a target that is
+"""A real Prometheus scrapes real servers that are in trouble: a disk that is slow, a disk that fills, a target that is
 down, a certificate that ends, a node that dies, a database that is gone. Each alert on it must fire.
 
 Run by scripts/test-alerts, after live_test.py. The full disk is a tmpfs in a namespace of its own, which not every system
@@ -16,16 +16,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.parse
 from pathlib import Path
 
-from live_test import PATIENCE_S, Prometheus, Server, free_port, wait_for
+from live_test import HERE, PATIENCE_S, Prometheus, Server, free_port, wait_for
 
-# Longer than the alert on submissions bears with.
-STALL_S = 1.5
-# Enough for a few syncs, and to be scraped.
-BETWEEN_STALLS_S = 0.2
 SUBMITTERS_COUNT = 4
 DISK_MIB = 320
 # What is put on the disk at a time, and how often: it ends over 60 % full, and not so full that nothing is accepted.
@@ -49,8 +44,16 @@ def scraped(tidewheel, prometheus_program, wrapped=(), flags=(), scheme="http"):
         yield server, prometheus
 
 
-def provoke_stalls(server, prometheus):
-    """The whole process stands still again and again, as on a machine that swaps or a disk that hangs."""
+def build_slow_sync(folder):
+    """What makes the syncs of a program slow when it is loaded before the system's own."""
+    library = Path(folder) / "slow_sync.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "slow_sync.c", "-ldl"], check=True)
+    return library
+
+
+def provoke_slow_syncs(server, prometheus, sign):
+    """Each sync lasts, and so does each submission, which waits for one."""
+    sign.touch()
     over = threading.Event()
 
     def submit():
@@ -58,26 +61,12 @@ def provoke_stalls(server, prometheus):
             with contextlib.suppress(OSError):
                 server.call("POST", "/v1/jobs", {"type": "t", "queue": "q", "delay": "1h"})
 
-    submitters = [threading.Thread(target=submit, daemon=True) for _ in range(SUBMITTERS_COUNT)]
-    for submitter in submitters:
-        submitter.start()
-    wanted = {"TidewheelStoreSyncSlow", "TidewheelSubmitSlow"}
-    seen = set()
-    deadline = time.monotonic() + PATIENCE_S
+    for _ in range(SUBMITTERS_COUNT):
+        threading.Thread(target=submit, daemon=True).start()
     try:
-        while not wanted <= seen:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"of {wanted} there fired {seen}")
-            server.process.send_signal(signal.SIGSTOP)
-            time.sleep(STALL_S)
-            server.process.send_signal(signal.SIGCONT)
-            time.sleep(BETWEEN_STALLS_S)
-            seen |= prometheus.firing() & wanted
+        prometheus.must_fire("TidewheelStoreSyncSlow", "TidewheelSubmitSlow")
     finally:
         over.set()
-        server.process.send_signal(signal.SIGCONT)
-    for name in sorted(wanted):
-        print(f"fired: {name}")
 
 
 def provoke_a_filling_disk(server, prometheus):
@@ -192,8 +181,11 @@ def can_make_disks(wrapped):
 
 def main():
     tidewheel, prometheus_program = (os.path.abspath(path) for path in sys.argv[1:3])
-    with scraped(tidewheel, prometheus_program) as (server, prometheus):
-        provoke_stalls(server, prometheus)
+    with tempfile.TemporaryDirectory(prefix="tidewheel-trouble-") as folder:
+        sign = Path(folder) / "slow"
+        wrapped = ["env", f"LD_PRELOAD={build_slow_sync(folder)}", f"SLOW_SYNC={sign}"]
+        with scraped(tidewheel, prometheus_program, wrapped) as (server, prometheus):
+            provoke_slow_syncs(server, prometheus, sign)
     with scraped(tidewheel, prometheus_program, flags=["--breaker-failures", "1"]) as (server, prometheus):
         provoke_a_dead_target(server, prometheus)
     if shutil.which("openssl"):

@@ -1,5 +1,6 @@
 // A headless Chromium, driven over the DevTools protocol through a pipe: no library, no port.
 
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,6 +21,16 @@ export async function eventually(look, what, waitMs = WAIT_MS_MAX) {
     await pause(LOOK_EVERY_MS);
   } while (Date.now() < until);
   throw new Error(`waited in vain for ${what}; last seen: ${JSON.stringify(last)}`);
+}
+
+// Closes a tab in which nothing may have gone wrong but the answers that were meant to be errors.
+export async function closeUnharmed(tab, meant) {
+  const { faults, refused } = tab;
+  const pwned = await tab.run("window.pwned ?? null");
+  await tab.close();
+  assert.equal(pwned, null, "a script was smuggled in");
+  assert.deepEqual(faults, []);
+  assert.deepEqual(refused.filter((answer) => !meant.includes(answer)), []);
 }
 
 export class Browser {
