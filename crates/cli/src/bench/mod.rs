@@ -88,6 +88,7 @@ struct Bench {
 
 /// Measures the server at `url`, or servers of its own.
 pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) -> anyhow::Result<()> {
+    crate::serve::huge_pages::go_without();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let remote = match url {

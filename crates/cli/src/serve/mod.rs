@@ -3,6 +3,7 @@
 mod admin_key;
 pub(crate) mod descriptors;
 mod disk;
+pub(crate) mod huge_pages;
 mod logging;
 pub(crate) mod node;
 mod run;
@@ -172,5 +173,6 @@ impl ServeArgs {
 pub(crate) async fn start(args: Box<ServeArgs>) -> Result<(), Failure> {
     let config = config::load(&args, |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
     logging::start(&config);
+    huge_pages::go_without();
     run::run(config).await.map_err(Failure::Server)
 }

@@ -45,7 +45,7 @@ impl Listener {
             self.link.heard();
             if let Err(refused) = self.holding(&room).hear(message, room) {
                 // Nobody hears it when the worker is gone.
-                drop(self.answers.send(Err(refused)));
+                drop(self.answers.send(Box::new(Err(refused))));
                 return;
             }
         }
@@ -145,12 +145,12 @@ impl Listener {
 
     fn answer(&self, message: server_message::Message, room: Room) {
         // Nobody hears it when the worker is gone.
-        drop(self.answers.send(Ok((message, room))));
+        drop(self.answers.send(Box::new(Ok((message, room)))));
     }
 
     /// The store failed: whether the batch took effect is not known, so the worker must say it again.
     fn fail(&self, error: Error) {
-        drop(self.answers.send(Err(Problem::from(error).into())));
+        drop(self.answers.send(Box::new(Err(Problem::from(error).into()))));
     }
 }
 

@@ -84,7 +84,8 @@ async fn converse(
             () = listener.run(inbound) => {}
             () = until_key_is_over(&access, &caller.identity, &*clock) => {
                 // Nobody hears it when the worker is gone.
-                drop(ended.send(Err(status(Code::Unauthorized, "the key was revoked or has ended"))));
+                let over = status(Code::Unauthorized, "the key was revoked or has ended");
+                drop(ended.send(Box::new(Err(over))));
             }
         }
     }

@@ -29,8 +29,9 @@ pub(super) struct Opening {
 /// What a message of the worker takes up until it is dealt with.
 pub(super) type Room = Arc<OwnedSemaphorePermit>;
 
-/// An answer, and the room it takes until it is read; or why the stream ends.
-pub(super) type Answer = Result<(server_message::Message, Room), Status>;
+/// An answer, and the room it takes until it is read; or why the stream ends. Boxed, because the channel has room for
+/// many as soon as it has any, and most workers are waiting for a job, not for an answer.
+pub(super) type Answer = Box<Result<(server_message::Message, Room), Status>>;
 
 /// What a worker hears.
 pub(crate) struct Outgoing {
@@ -102,11 +103,15 @@ impl Stream for Outgoing {
             return this.poll_opening(context);
         }
         match this.answers.poll_recv(context) {
-            Poll::Ready(Some(Ok((answer, room)))) => {
-                drop(room);
-                return message(answer);
+            Poll::Ready(Some(answer)) => {
+                return match *answer {
+                    Ok((answer, room)) => {
+                        drop(room);
+                        message(answer)
+                    }
+                    Err(refused) => this.end(Err(refused)),
+                };
             }
-            Poll::Ready(Some(Err(refused))) => return this.end(Err(refused)),
             Poll::Ready(None) => return this.end(Ok(())),
             Poll::Pending => {}
         }
