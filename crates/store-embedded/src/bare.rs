@@ -1,5 +1,5 @@
-//! The engine's own speed: the same writes the store makes, in the same batches, without judging anything. What a
-//! benchmark measures the store against.
+//! The engine's own speed: the same writes the store makes (jobs, claims, outcomes, the audit trail, counts), in the same
+//! batches, without judging anything. What a benchmark measures the store against.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -25,6 +25,12 @@ const TENANTS_COUNT: u64 = 16;
 const SAMPLES_COUNT: u64 = 4_096;
 /// When the jobs' day begins; any day will do.
 const DAY_START_MS: i64 = 20_000 * DAY_MS;
+/// What the audit trail has of a change: the id, the states before and after, the attempt.
+const CHANGE_BYTES: usize = 18;
+/// What stands before the changes in a record of the audit trail: its format, two hashes, a tenant and a count.
+const TRAIL_HEAD_BYTES: usize = 80;
+/// How many jobs there are in each state.
+const COUNTS_BYTES: usize = 16;
 
 /// How fast it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +91,7 @@ pub fn ingest(
     sync: bool,
 ) -> Result<Rates, KvError> {
     let kv = open(path)?;
+    kv.create(audit())?;
     let values = samples(|job| record::encode(&job), payload_bytes);
     let tenants: Vec<_> = (0..TENANTS_COUNT).map(sample_tenant).collect();
     let stopwatch = Stopwatch::start();
@@ -93,6 +100,8 @@ pub fn ingest(
     for ((n, tenant), value) in (0..count).zip(tenants.iter().cycle()).zip(values.iter().cycle()) {
         writes.put(Keyspace::Waiting, keys::job(SHARDS_COUNT_DEFAULT, tenant, sample_id(n)), value.clone());
         if writes.0.len() >= batch || n + 1 == count {
+            let trail = trail(writes.0.iter().map(|write| write.key.as_slice()));
+            write_beside(&mut writes, n, trail);
             kv.commit(std::mem::take(&mut writes), durability(sync))?;
             jobs = n + 1;
             if stopwatch.elapsed() >= time_max {
@@ -111,11 +120,13 @@ pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Res
     let kv = open(path)?;
     let history = Keyspace::History(Day::of(Timestamp::from_ms(DAY_START_MS)));
     kv.create(history)?;
+    kv.create(audit())?;
     let running = attempt(&sample(0, payload_bytes));
     let values = samples(|job| record::encode(&succeeded(&attempt(&job))), payload_bytes);
     let stopwatch = Stopwatch::start();
     let mut jobs = 0;
     let mut claim_number = 0_u64;
+    let mut commits = 0..;
     let mut after: Vec<u8> = Vec::new();
     loop {
         let entries = scan(&*kv, &after, batch)?;
@@ -129,6 +140,8 @@ pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Res
             claims.put(Keyspace::Claims, claim_number.to_be_bytes().to_vec(), versioned::encode(&record));
             claim_number += 1;
         }
+        let trail = trail(entries.iter().map(Vec::as_slice));
+        write_beside(&mut claims, commits.next().unwrap_or(0), trail.clone());
         kv.commit(claims, durability(sync))?;
         let mut outcomes = Batch::default();
         for number in first_claim..claim_number {
@@ -138,9 +151,29 @@ pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Res
             outcomes.put(history, key.clone(), value.clone());
             outcomes.delete(Keyspace::Waiting, key);
         }
+        write_beside(&mut outcomes, commits.next().unwrap_or(0), trail);
         kv.commit(outcomes, durability(sync))?;
     }
     Ok(Rates { jobs, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
+}
+
+fn audit() -> Keyspace {
+    Keyspace::Audit(Day::of(Timestamp::from_ms(DAY_START_MS)))
+}
+
+/// A record of the audit trail for changes of the jobs with these keys; without the hashes, which are no writes.
+fn trail<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<u8> {
+    let mut record = vec![0; TRAIL_HEAD_BYTES];
+    for key in keys {
+        record.extend_from_slice(key.last_chunk::<CHANGE_BYTES>().unwrap_or(&[0; CHANGE_BYTES]));
+    }
+    record
+}
+
+/// What the store writes beside the jobs in every commit: what became of them, and how many there are now.
+fn write_beside(batch: &mut Batch, number: u64, trail: Vec<u8>) {
+    batch.put(audit(), number.to_be_bytes().to_vec(), trail);
+    batch.put(Keyspace::Meta, keys::meta::tenant(&sample_tenant(0)), vec![0; COUNTS_BYTES]);
 }
 
 fn open(path: &Path) -> Result<Arc<dyn Kv>, KvError> {
