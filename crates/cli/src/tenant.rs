@@ -25,7 +25,8 @@ Examples:
   tidewheel tenant set acme --weight 3
   tidewheel tenant set acme --submit-rate 100 --submit-burst 500 --waiting 100000
   tidewheel tenant set acme --min-interval 10s --concurrency none
-  tidewheel tenant set acme --retention 7d";
+  tidewheel tenant set acme --retention 7d
+  tidewheel tenant set acme --sub-shards 4 --rate-cap 1000";
 
 const NOTIFY_EXAMPLES: &str = "\
 Without flags, shows what is set.
@@ -82,6 +83,9 @@ pub(crate) struct SetArgs {
     /// Its share beside other tenants, 1 to 1000
     #[arg(long, value_name = "NUMBER")]
     weight: Option<u32>,
+    /// Shards its new jobs are spread over, for a tenant that is too much for one node: 1, 2, 4, 8 or 16
+    #[arg(long, value_name = "COUNT")]
+    sub_shards: Option<u8>,
     /// Jobs it may submit per second, over time
     #[arg(long, value_name = "JOBS", value_parser = limit)]
     submit_rate: Option<Limit>,
@@ -245,6 +249,9 @@ fn notifications(args: &NotifyArgs) -> Option<Value> {
 fn change(tenant: &mut Map<String, Value>, args: &SetArgs) {
     if let Some(weight) = args.weight {
         tenant.insert("weight".to_owned(), weight.into());
+    }
+    if let Some(sub_shards) = args.sub_shards {
+        tenant.insert("sub_shards".to_owned(), sub_shards.into());
     }
     let given = [
         &args.submit_rate,

@@ -1,10 +1,14 @@
 //! Job ids. An id says where the job lives: 48 bits of its first `run_at` in milliseconds, then an 80-bit
 //! tail. With the tenant it is the whole key, so a lookup needs no second index.
+//!
+//! A job outside its tenant's home shard says so in the last 24 bits of its tail: a mark, then four bits for the
+//! sub-shard. No other id ends like this, so an id alone says which it is, whatever its tenant is spread over by now.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::RUN_AT_MS_MAX;
+use crate::place::SubShard;
 use crate::time::Timestamp;
 
 /// A job id: 16 bytes, ordered by the job's first `run_at`.
@@ -14,6 +18,13 @@ pub struct JobId([u8; 16]);
 /// Bytes of an id after its time.
 pub const TAIL_BYTES: usize = 10;
 const TAIL_BITS: u32 = 80;
+/// Ends the tails of jobs outside their home shard, before the bits of the sub-shard. Long enough that the rest of the tail
+/// still tells a million jobs of one instant apart.
+const MARK: u128 = 0x5B_D1E0;
+const MARK_MASK: u128 = 0xFF_FFF0;
+const SUB_SHARD_MASK: u128 = 0xF;
+/// Differs from the mark in one bit.
+const NO_MARK_BIT: u128 = 0x80_0000;
 
 /// What stands before the digits.
 const PREFIX: &str = "job_";
@@ -23,12 +34,37 @@ const DIGITS_COUNT: usize = 26;
 
 impl JobId {
     /// An id for a job first due at `run_at`, told apart from others of that instant by the low 80 bits of
-    /// `tail`. Instants outside 48 bits are brought to its ends.
+    /// `tail`. Instants outside 48 bits are brought to its ends. The job is in its tenant's home shard.
     #[must_use]
     pub fn new(run_at: Timestamp, tail: u128) -> Self {
+        let is_marked = tail & MARK_MASK == MARK;
+        Self::of(run_at, if is_marked { tail ^ NO_MARK_BIT } else { tail })
+    }
+
+    /// The same for a job in a sub-shard.
+    #[must_use]
+    pub fn in_sub_shard(run_at: Timestamp, tail: u128, sub_shard: SubShard) -> Self {
+        if sub_shard == SubShard::HOME {
+            return Self::new(run_at, tail);
+        }
+        let tail = tail & !(MARK_MASK | SUB_SHARD_MASK);
+        Self::of(run_at, tail | MARK | u128::from(sub_shard.number()))
+    }
+
+    fn of(run_at: Timestamp, tail: u128) -> Self {
         let ms = run_at.as_ms().clamp(0, RUN_AT_MS_MAX).unsigned_abs();
         let mask = (1_u128 << TAIL_BITS) - 1;
         Self(((u128::from(ms) << TAIL_BITS) | (tail & mask)).to_be_bytes())
+    }
+
+    /// Which of its tenant's sub-shards the job is in.
+    #[must_use]
+    pub fn sub_shard(&self) -> SubShard {
+        let tail = u128::from_be_bytes(self.0);
+        if tail & MARK_MASK != MARK {
+            return SubShard::HOME;
+        }
+        u8::try_from(tail & SUB_SHARD_MASK).ok().and_then(SubShard::new).unwrap_or(SubShard::HOME)
     }
 
     /// The id with these bytes.
@@ -125,6 +161,17 @@ mod tests {
             prop_assert_eq!(a.cmp(&b), a.to_string().cmp(&b.to_string()));
             if a.run_at() < b.run_at() {
                 prop_assert!(a < b);
+            }
+        }
+
+        #[test]
+        fn an_id_says_which_sub_shard_it_is_in(tail in any::<u128>(), number in 0_u8..16, ms in 0..=RUN_AT_MS_MAX) {
+            let (at, sub_shard) = (Timestamp::from_ms(ms), SubShard::new(number).unwrap());
+            let id = JobId::in_sub_shard(at, tail, sub_shard);
+            prop_assert_eq!((id.run_at(), id.sub_shard()), (at, sub_shard));
+            let marked = (tail & !(MARK_MASK | SUB_SHARD_MASK)) | MARK | u128::from(number);
+            for tail in [tail, marked] {
+                prop_assert_eq!(JobId::new(at, tail).sub_shard(), SubShard::HOME);
             }
         }
 

@@ -262,6 +262,8 @@ pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
 
 /// Shards of a new store.
 pub const SHARDS_COUNT_DEFAULT: u16 = 64;
+/// Shards the jobs of one tenant can be spread over.
+pub const SUB_SHARDS_COUNT_MAX: u8 = 16;
 /// Width of a time bucket.
 pub const BUCKET_MS: i64 = 10 * MINUTE_MS;
 /// How long a node has a shard, by the store's clock, unless it extends that.
@@ -297,6 +299,7 @@ pub const RETENTION_MS_MAX: i64 = 3_653 * DAY_MS;
 
 const _: () = assert!(DAY_MS % BUCKET_MS == 0, "a day is a whole number of buckets");
 const _: () = assert!(RUN_AT_MS_MAX / BUCKET_MS < u32::MAX as i64, "a bucket number fits 32 bits");
+const _: () = assert!(SUB_SHARDS_COUNT_MAX == 16, "four bits of an id say which one");
 const _: () = assert!(ATTEMPTS_COUNT_MAX < ATTEMPTS_LIFETIME_COUNT_MAX);
 const _: () = assert!(LEASE_MS_MIN < LEASE_MS_DEFAULT && LEASE_MS_DEFAULT < LEASE_MS_MAX);
 const _: () = assert!(PAGE_COUNT_MAX <= LIST_SCAN_COUNT_MAX);

@@ -4,6 +4,7 @@
 mod http_harness;
 
 use serde_json::{Value, json};
+use tidewheel_core::id::JobId;
 use tidewheel_core::webhook::Secret;
 
 use http_harness::{Answer, Api};
@@ -22,7 +23,7 @@ async fn settings_are_kept_versioned_and_listed() {
     let api = Api::new().await;
     let plain = api.get("/v1/tenants/acme").await;
     assert_eq!(plain.header("etag"), "\"0\"");
-    let expected = json!({"id": "acme", "weight": 1, "limits": {"submit_rate": null, "submit_burst": null,
+    let expected = json!({"id": "acme", "weight": 1, "sub_shards": 1, "limits": {"submit_rate": null, "submit_burst": null,
         "waiting": null, "concurrency": null, "queue_concurrency": null, "rate_cap": null, "schedules": null, "min_interval": null, "payload_bytes": null, "retention": null}});
     assert_eq!(plain.json(), expected);
     let set =
@@ -42,6 +43,77 @@ async fn settings_are_kept_versioned_and_listed() {
     put(&api, "acme", &json!({"id": "globex"})).await.problem(422, "invalid_value");
     put(&api, "acme", &json!({"wait": 1})).await.problem(422, "unknown_field");
     api.get("/v1/tenants/a%20b").await.problem(404, "tenant_not_found");
+}
+
+#[tokio::test]
+async fn a_tenant_is_spread_over_shards_and_gathered_again_and_nobody_notices() {
+    let api = Api::new().await;
+    let acme = api.as_tenant("acme");
+    let (mut ids, mut spread) = (Vec::new(), std::collections::BTreeSet::new());
+    for sub_shards in [1, 4, 16, 2, 1] {
+        let set = put(&api, "acme", &json!({"sub_shards": sub_shards, "limits": {"rate_cap": 1000}})).await;
+        assert_eq!((set.status.as_u16(), &set.json()["sub_shards"]), (200, &json!(sub_shards)), "{set:?}");
+        for n in 0..40 {
+            let key = format!("{sub_shards}-{n}");
+            let id = acme.submit(&json!({"type": "t", "idempotency_key": key})).await;
+            ids.push(id);
+        }
+        let batch = acme.post("/v1/jobs/batch", &json!(vec![json!({"type": "t"}); 40])).await.json();
+        ids.extend(
+            batch["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()),
+        );
+        let in_use = ids.iter().rev().take(80).map(|id| id.parse::<JobId>().unwrap().sub_shard());
+        let in_use: std::collections::BTreeSet<_> = in_use.collect();
+        assert!((sub_shards.min(4)..=sub_shards).contains(&in_use.len()), "new jobs go by what is set now");
+        spread.extend(in_use);
+    }
+    assert!(spread.len() > 4, "{spread:?}");
+    let again = acme.post("/v1/jobs", &json!({"type": "t", "idempotency_key": "16-7"})).await;
+    assert_eq!((again.status.as_u16(), &again.json()["duplicate"]), (200, &json!(true)));
+    assert_eq!(acme.get("/v1/jobs/count").await.json()["count"], ids.len());
+    let (mut listed, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let path =
+            cursor.map_or("/v1/jobs?limit=33".to_owned(), |at| format!("/v1/jobs?limit=33&cursor={at}"));
+        let page = acme.get(&path).await.json();
+        listed.extend(
+            page["items"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()),
+        );
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(listed.is_sorted_by(|a, b| a > b), "latest first over all shards");
+    let mut wanted = ids.clone();
+    wanted.sort_by(|a, b| b.cmp(a));
+    assert_eq!(listed, wanted);
+    let mut done = std::collections::BTreeSet::new();
+    while done.len() < ids.len() {
+        let taken = acme.take_one("default").await;
+        let id = taken["id"].as_str().unwrap().to_owned();
+        let outcome = json!({"token": taken["token"], "status": "succeeded"});
+        assert_eq!(acme.post(&format!("/v1/jobs/{id}/outcome"), &outcome).await.status.as_u16(), 200);
+        assert!(done.insert(id), "each once");
+    }
+    let left = acme.get("/v1/jobs/count?state=scheduled").await.json();
+    assert_eq!(left["count"], 0, "{left}");
+}
+
+#[tokio::test]
+async fn a_spread_that_cannot_be_is_refused_with_the_reason() {
+    let api = Api::new().await;
+    for (settings, pointer, said) in [
+        (json!({"sub_shards": 3}), "/sub_shards", "power of two"),
+        (json!({"sub_shards": 32}), "/sub_shards", "16"),
+        (json!({"sub_shards": 8, "limits": {"rate_cap": 7}}), "/limits/rate_cap", "8 sub-shards"),
+        (json!({"sub_shards": 8, "limits": {"concurrency": 7}}), "/limits/concurrency", "8 sub-shards"),
+    ] {
+        let refused = put(&api, "acme", &settings).await.problem(422, "invalid_value");
+        assert_eq!(refused["errors"][0]["pointer"], pointer, "{refused}");
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+    put(&api, "acme", &json!({"limits": {"sub_shards": 2}})).await.problem(422, "unknown_field");
 }
 
 #[tokio::test]

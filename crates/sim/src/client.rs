@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, Priority, Spec, Target};
 use tidewheel_core::limits::{IDEMPOTENCY_WINDOW_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::place::SubShard;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::random::Random;
@@ -24,6 +26,12 @@ pub const QUEUES: [&str; 2] = ["mail", "video"];
 const HOSTS: [&str; 3] = ["http://one.example", "http://two.example", "http://three.example"];
 /// Tries to get an answer before a client gives up.
 const TRIES: usize = 12;
+/// What tenants are spread over, one after the other.
+const SPREADS: [usize; 6] = [1, 4, 16, 2, 1, 8];
+/// How long each time.
+const SPREAD_MS: u64 = 10_000;
+/// Bits of a tail that are part of an id; one beyond says who has not heard of the newest spread.
+const TAIL_BITS: u32 = 80;
 /// How much less there is to do once the faults are over.
 const CALM_SLOWDOWN: i64 = 4;
 
@@ -80,7 +88,10 @@ impl Request {
         for _ in 0..TRIES {
             let jobs: Vec<Job> = open
                 .iter()
-                .map(|spec| Job::new(self.tenant.clone(), (*spec).clone(), self.run_at, dice.tail()))
+                .map(|spec| {
+                    let id = self.id(world.now(), dice.tail());
+                    Job::with_id(self.tenant.clone(), (*spec).clone(), id)
+                })
                 .collect();
             match self.send(&world, &jobs).await {
                 Ok(answers) => {
@@ -101,6 +112,15 @@ impl Request {
             }
             world.sleep_ms(dice.between(10, 3_000)).await;
         }
+    }
+
+    /// The id of a job of a tenant that is spread over ever other shards, of which not everybody hears at once.
+    fn id(&self, now: Timestamp, tail: u128) -> JobId {
+        let is_behind = tail >> TAIL_BITS & 1 == 0;
+        let turn = now.as_ms().unsigned_abs() / SPREAD_MS + u64::from(!is_behind);
+        let count = usize::try_from(turn).ok().and_then(|turn| SPREADS.get(turn % SPREADS.len()));
+        let number = usize::try_from(tail & 0xFF).unwrap_or(0) % count.copied().unwrap_or(1);
+        JobId::in_sub_shard(self.run_at, tail, SubShard::all().nth(number).unwrap_or(SubShard::HOME))
     }
 
     async fn send(&self, world: &World, jobs: &[Job]) -> Result<Vec<Submitted>, NoAnswer> {

@@ -110,6 +110,7 @@ fn allotment(tenant: &str) -> Allotment {
         running_count_max: None,
         queue_running_count_max: None,
         starts_per_s: None,
+        spread: 1,
     }
 }
 

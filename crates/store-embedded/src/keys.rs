@@ -8,7 +8,8 @@
 //! *job* is a job's natural key: the id begins with the time the job was first set for, so in `waiting` whole
 //! jobs stand in the order of their times and need no other index. *timer* stands only in `waiting`, for a job
 //! that waits for another time than its first; its record is in `parked` under the natural key. The two are told
-//! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another.
+//! apart by what follows the tenant: 16 bytes or 22. Tenants have no zero byte, so none is a prefix of another. The shard
+//! follows from tenant and id.
 //!
 //! `claims` counts its records with a u64. `keys-…` has tenant | 00 | idempotency key. `names` and
 //! `calendars` have tenant | 00 | name; `documents` has kind | 00 | tenant | 00 | name. `meta` is in [`meta`].
@@ -33,15 +34,24 @@ const END_OF_TENANT: u8 = 0;
 
 /// The natural key of a job.
 pub(crate) fn job(shards: u16, tenant: &Tenant, id: JobId) -> Vec<u8> {
-    let mut key = tenant_prefix(Bucket::of(id.run_at()), Shard::of(tenant, shards), tenant);
+    job_in(Shard::of_job(tenant, id, shards), tenant, id)
+}
+
+/// What the natural key of a job would be in that shard.
+pub(crate) fn job_in(shard: Shard, tenant: &Tenant, id: JobId) -> Vec<u8> {
+    let mut key = tenant_prefix(Bucket::of(id.run_at()), shard, tenant);
     key.extend_from_slice(id.as_bytes());
     key
 }
 
 /// The key of the timer entry of a job that waits for `at`.
 pub(crate) fn timer(shards: u16, tenant: &Tenant, at: Timestamp, id: JobId) -> Vec<u8> {
+    timer_in(Shard::of_job(tenant, id, shards), tenant, at, id)
+}
+
+fn timer_in(shard: Shard, tenant: &Tenant, at: Timestamp, id: JobId) -> Vec<u8> {
     let at = within_range(at);
-    let mut key = tenant_prefix(Bucket::of(at), Shard::of(tenant, shards), tenant);
+    let mut key = tenant_prefix(Bucket::of(at), shard, tenant);
     let [_, _, ms @ ..] = at.as_ms().to_be_bytes();
     key.extend_from_slice(&ms);
     key.extend_from_slice(id.as_bytes());
@@ -53,12 +63,12 @@ pub(crate) fn is_home(at: Timestamp, id: JobId) -> bool {
     at == id.run_at()
 }
 
-/// The key in `waiting` a position stands for.
-pub(crate) fn position(shards: u16, tenant: &Tenant, position: Position) -> Vec<u8> {
+/// The key in `waiting` a position in a shard stands for.
+pub(crate) fn position(shard: Shard, tenant: &Tenant, position: Position) -> Vec<u8> {
     if is_home(position.at, position.id) {
-        job(shards, tenant, position.id)
+        job_in(shard, tenant, position.id)
     } else {
-        timer(shards, tenant, position.at, position.id)
+        timer_in(shard, tenant, position.at, position.id)
     }
 }
 
@@ -208,6 +218,8 @@ pub(crate) mod meta {
     pub(crate) const SCHEDULES: u8 = b's';
     /// Prefix: counts of one tenant's jobs by state.
     pub(crate) const TENANTS: u8 = b't';
+    /// Prefix: which sub-shards one tenant ever had jobs in, a bit each, u16; only of tenants that were spread.
+    pub(crate) const SUB_SHARDS: u8 = b'u';
     /// Prefix: counts of one tenant's jobs in one day's history.
     pub(crate) const DAYS: u8 = b'd';
     /// Prefix: checkpoints of one shard.
@@ -228,6 +240,10 @@ pub(crate) mod meta {
 
     pub(crate) fn tenant(tenant: &Tenant) -> Vec<u8> {
         [&[TENANTS], tenant.as_str().as_bytes()].concat()
+    }
+
+    pub(crate) fn sub_shards(tenant: &Tenant) -> Vec<u8> {
+        [&[SUB_SHARDS], tenant.as_str().as_bytes()].concat()
     }
 
     pub(crate) fn day(day: Day, tenant: &Tenant) -> Vec<u8> {
@@ -286,7 +302,8 @@ mod tests {
             if a < b {
                 prop_assert!(natural < moved);
             }
-            prop_assert_eq!(position(64, &tenant, Position { at: id.run_at(), id }), natural);
+            let shard = Shard::of(&tenant, 64);
+            prop_assert_eq!(position(shard, &tenant, Position { at: id.run_at(), id }), natural);
         }
 
         #[test]

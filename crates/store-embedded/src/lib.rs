@@ -43,6 +43,7 @@ mod schedule_counts;
 mod schedule_record;
 mod schedules;
 mod shared;
+mod spread;
 mod stopwatch;
 mod store;
 mod versioned;

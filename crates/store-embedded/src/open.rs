@@ -126,6 +126,9 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
         found.retrying_at_home.insert(tag.ok_or(Unreadable::Nonsense("a job that is tried again"))?);
         Ok(())
     })?;
+    scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SUB_SHARDS], |key, value| {
+        found.remembered.spread.load(key, value)
+    })?;
     for prefix in [keys::meta::TENANTS, keys::meta::DAYS] {
         scan_prefix(snapshot, Keyspace::Meta, &[prefix], |key, value| {
             found.remembered.counters.load(key, value)

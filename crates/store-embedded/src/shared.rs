@@ -16,6 +16,7 @@ use crate::place::JobKey;
 use crate::record::{self, Unreadable};
 use crate::rules::Rules;
 use crate::schedule_counts::ScheduleCounts;
+use crate::spread::Spread;
 use crate::view::View;
 
 pub(crate) struct Shared {
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) view: View,
     pub(crate) gaps: Gaps,
     pub(crate) ahead: Ahead,
+    pub(crate) spread: Spread,
     pub(crate) rules: Rules,
     counters: Mutex<Counters>,
     schedule_counts: Mutex<ScheduleCounts>,
@@ -37,6 +39,7 @@ pub(crate) struct Remembered {
     pub(crate) counters: Counters,
     pub(crate) schedules: ScheduleCounts,
     pub(crate) days: Days,
+    pub(crate) spread: Spread,
 }
 
 /// Which dated keyspaces there are.
@@ -51,12 +54,13 @@ pub(crate) struct Days {
 
 impl Shared {
     pub(crate) fn new(shards: u16, kv: Arc<dyn Kv>, rules: Rules, found: Remembered) -> Self {
-        let Remembered { counters, schedules, days } = found;
+        let Remembered { counters, schedules, days, spread } = found;
         Self {
             shards,
             view: View::default(),
             gaps: Gaps::default(),
             ahead: Ahead::default(),
+            spread,
             rules,
             counters: Mutex::new(counters),
             schedule_counts: Mutex::new(schedules),

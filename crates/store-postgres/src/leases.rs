@@ -44,7 +44,8 @@ pub(crate) struct Fences {
 impl Fences {
     pub(crate) async fn read(client: &ClientWrapper, shards: u16, orders: &[Order]) -> Result<Self, Trouble> {
         let claims = orders.iter().filter(|order| matches!(order.command, Command::Claim { .. }));
-        let claimed: BTreeSet<Shard> = claims.map(|order| Shard::of(&order.tenant, shards)).collect();
+        let claimed: BTreeSet<Shard> =
+            claims.map(|order| Shard::of_job(&order.tenant, order.id, shards)).collect();
         let mut leases = BTreeMap::new();
         if !claimed.is_empty() {
             let claimed: Vec<i16> = claimed.into_iter().map(shard_column).collect();
@@ -60,7 +61,7 @@ impl Fences {
     /// Whether an order is a claim that does not carry the epoch of its shard's lease.
     pub(crate) fn forbid(&self, order: &Order) -> bool {
         let Command::Claim { epoch, .. } = order.command else { return false };
-        let lease = self.leases.get(&Shard::of(&order.tenant, self.shards));
+        let lease = self.leases.get(&Shard::of_job(&order.tenant, order.id, self.shards));
         lease.is_some_and(|lease| *lease != Some(epoch))
     }
 }

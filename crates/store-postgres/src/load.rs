@@ -21,7 +21,7 @@ use crate::record::{Unreadable, schedule, spec, status};
 use crate::sql;
 use crate::uid::Uid;
 
-/// The shard of a tenant, as a column holds it.
+/// A shard, as a column holds it.
 pub(crate) fn shard_column(shard: Shard) -> i16 {
     i16::try_from(shard.0).unwrap_or(i16::MAX)
 }
@@ -54,7 +54,7 @@ impl<'k> JobKeys<'k> {
             columns.tenants.push(tenant.as_str());
             columns.ids.push(id.into());
             columns.run_ats.push(run_at.as_ms());
-            columns.shards.push(shard_column(Shard::of(tenant, shards)));
+            columns.shards.push(shard_column(Shard::of_job(tenant, id, shards)));
             columns.buckets.push(bucket_column(Bucket::of(run_at)));
         }
         columns

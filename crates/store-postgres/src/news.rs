@@ -109,12 +109,14 @@ async fn listen_once(options: &Options, sender: &mpsc::Sender<Vec<News>>) -> Res
 #[cfg(test)]
 mod tests {
     use tidewheel_core::names::Tenant;
+    use tidewheel_core::place::Shard;
     use tidewheel_core::time::Timestamp;
 
     use super::*;
 
     fn due(n: i64) -> News {
-        News::Due { tenant: Tenant::new(&format!("tenant-{n}")).unwrap(), at: Timestamp::from_ms(n) }
+        let tenant = Tenant::new(&format!("tenant-{n}")).unwrap();
+        News::Due { tenant, shard: Shard(7), at: Timestamp::from_ms(n) }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Priority, Token};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{News, Want};
 
@@ -21,7 +22,9 @@ const ALL: &str = "*";
 /// Writes news, in lines of at most so many bytes.
 pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
     match news {
-        News::Due { tenant, at } => vec![format!("d{WITHIN}{tenant}{WITHIN}{}", at.as_ms())],
+        News::Due { tenant, shard, at } => {
+            vec![format!("d{WITHIN}{tenant}{WITHIN}{}{WITHIN}{}", at.as_ms(), shard.0)]
+        }
         News::Changed { tenant, id } => vec![format!("c{WITHIN}{tenant}{WITHIN}{id}")],
         News::Wants { node, heard, wants } => {
             let heard = heard.iter().map(|(node, number)| format!("{node}{INSIDE}{number}"));
@@ -90,9 +93,11 @@ pub(crate) fn read(line: &str) -> Option<News> {
     let mut parts = line.split(WITHIN);
     let (kind, whose, rest) = (parts.next()?, parts.next()?, parts.next()?);
     match kind {
-        "d" => {
-            Some(News::Due { tenant: Tenant::new(whose).ok()?, at: Timestamp::from_ms(rest.parse().ok()?) })
-        }
+        "d" => Some(News::Due {
+            tenant: Tenant::new(whose).ok()?,
+            shard: Shard(parts.next()?.parse().ok()?),
+            at: Timestamp::from_ms(rest.parse().ok()?),
+        }),
         "c" => Some(News::Changed { tenant: Tenant::new(whose).ok()?, id: rest.parse::<JobId>().ok()? }),
         "w" => {
             let heard = rest.split(LISTED).filter(|part| !part.is_empty()).map(read_heard);
@@ -182,7 +187,11 @@ mod tests {
         ];
         let (from, to): (Arc<str>, Arc<str>) = (Arc::from("n1"), Arc::from("n2"));
         for news in [
-            News::Due { tenant: Tenant::new("acme").unwrap(), at: Timestamp::from_ms(7) },
+            News::Due {
+                tenant: Tenant::new("acme").unwrap(),
+                shard: Shard(4_095),
+                at: Timestamp::from_ms(7),
+            },
             News::Changed { tenant: Tenant::default(), id },
             wants(vec![want("q1", None, &[]), want("q.2", Some(3), &["t1", "t:2"])]),
             News::Wants { node: Arc::from("n1"), heard: Vec::new(), wants: Vec::new() },
@@ -200,6 +209,8 @@ mod tests {
             "d",
             "d\tacme",
             "d\tacme\tsoon",
+            "d\tacme\t7",
+            "d\tacme\t7\t65536",
             "x\tacme\t1",
             "c\tacme\tjob_1",
             "w\tn1",

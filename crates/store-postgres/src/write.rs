@@ -242,7 +242,7 @@ impl JobWrites {
         let (tenant, id, run_at) = (job.tenant.as_str().to_owned(), Uid::from(job.id), job.id.run_at());
         let keys = match place {
             Place::Waiting => {
-                self.not_waiting.shard.push(shard_column(Shard::of(&job.tenant, shards)));
+                self.not_waiting.shard.push(shard_column(Shard::of_job(&job.tenant, job.id, shards)));
                 self.not_waiting.bucket.push(bucket_column(Bucket::of(run_at)));
                 self.not_waiting.tenant.push(tenant);
                 self.not_waiting.id.push(id);
@@ -267,7 +267,7 @@ impl JobWrites {
     fn put(&mut self, shards: u16, job: &Job, seq: i32) {
         let (id, run_at) = (Uid::from(job.id), job.id.run_at());
         let tenant = job.tenant.as_str().to_owned();
-        let shard = shard_column(Shard::of(&job.tenant, shards));
+        let shard = shard_column(Shard::of_job(&job.tenant, job.id, shards));
         let size = i32::try_from(job.size_bytes()).unwrap_or(i32::MAX);
         if job.status == tidewheel_core::job::Status::scheduled(run_at) {
             self.waiting.shard.push(shard);

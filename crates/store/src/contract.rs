@@ -119,9 +119,9 @@ pub struct TenantDue {
 /// Which of one tenant's waiting jobs to read.
 #[derive(Debug, Clone)]
 pub struct Due {
-    /// The tenant's shard.
+    /// Jobs in this shard …
     pub shard: Shard,
-    /// Jobs due in this bucket …
+    /// … due in this bucket …
     pub bucket: Bucket,
     /// … of this tenant …
     pub tenant: Tenant,
@@ -222,6 +222,12 @@ pub trait Store: Schedules + Documents + Audit {
 
     /// What is fixed for this store.
     fn layout(&self) -> Layout;
+
+    /// Whether jobs of these two shards can be taken in by one batch, all or nothing. The shards that one tenant is spread
+    /// over are such.
+    fn joins(&self, _: Shard, _: Shard) -> bool {
+        true
+    }
 
     /// How several nodes share it; none for a store that one process has to itself.
     fn leases(&self) -> Option<&dyn Leases> {

@@ -77,6 +77,8 @@ pub enum News {
     Due {
         /// Whose.
         tenant: Tenant,
+        /// In which shard.
+        shard: Shard,
         /// When.
         at: Timestamp,
     },

@@ -2,7 +2,7 @@
 
 use tidewheel_core::limits::{
     DAY_MS, PAYLOAD_BYTES_MAX, RETENTION_MS_MAX, RETENTION_MS_MIN, SCHEDULE_INTERVAL_MS_MIN,
-    TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
+    SUB_SHARDS_COUNT_MAX, TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
 };
 use tidewheel_core::webhook::Secret;
 
@@ -40,12 +40,15 @@ pub struct TenantRequest {
     pub payload_bytes: Option<u32>,
     /// How long finished jobs are kept.
     pub retention_ms: Option<i64>,
+    /// Shards its jobs are spread over.
+    pub sub_shards: u8,
 }
 
 known_fields!(TenantFields {
     id = "id",
     weight = "weight",
     limits = "limits",
+    sub_shards = "sub_shards",
     idempotency_key = "idempotency_key",
 });
 
@@ -69,6 +72,7 @@ impl TenantRequest {
         let fields: TenantFields<'_> = read::body(text, at, faults)?;
         let id = fields.id.and_then(|field| field.text(at, faults)).map(String::from);
         let weight = fields.weight.and_then(|field| count(&field, 1, TENANT_WEIGHT_MAX, at, faults));
+        let sub_shards = fields.sub_shards.and_then(|field| sub_shards(&field, at, faults)).unwrap_or(1);
         let limits: LimitFields<'_> = match fields.limits {
             Some(field) => field.object(at, faults)?,
             None => LimitFields::default(),
@@ -82,6 +86,9 @@ impl TenantRequest {
         let queue_concurrency = limit(limits.queue_concurrency, 1);
         let rate_cap = limit(limits.rate_cap, 1);
         let schedules = limit(limits.schedules, 0);
+        let caps =
+            [("concurrency", concurrency), ("queue_concurrency", queue_concurrency), ("rate_cap", rate_cap)];
+        check_caps(sub_shards, caps, at, faults);
         if submit_burst.is_some() && submit_rate.is_none() {
             let detail = "a burst is what may come at once under a rate; set `submit_rate` too";
             faults.add(Code::MissingField, &at.field("submit_rate"), detail);
@@ -107,7 +114,29 @@ impl TenantRequest {
             min_interval_ms,
             payload_bytes,
             retention_ms,
+            sub_shards,
         })
+    }
+}
+
+/// Spreads are halved and doubled, so that the shards of a narrow one are among those of a wider one.
+fn sub_shards(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<u8> {
+    let number = field.whole(1, SUB_SHARDS_COUNT_MAX.into(), at, faults)?;
+    if !number.is_power_of_two() {
+        let detail = format!("{number} is no power of two: 1, 2, 4, 8 or {SUB_SHARDS_COUNT_MAX}");
+        field.refuse(Code::InvalidValue, at, faults, detail);
+    }
+    u8::try_from(number).ok()
+}
+
+/// Caps are split over the shards, and a shard without a part of one would never start anything.
+fn check_caps(sub_shards: u8, caps: [(&str, Option<u32>); 3], at: &At<'_>, faults: &mut Faults) {
+    for (name, cap) in caps {
+        if let Some(cap) = cap.filter(|cap| *cap < u32::from(sub_shards)) {
+            let detail =
+                format!("{cap} is split over {sub_shards} sub-shards, and each must have one at least");
+            faults.add(Code::InvalidValue, &at.field(name), detail);
+        }
     }
 }
 
@@ -158,6 +187,8 @@ mod tests {
     fn everything_may_be_left_out_and_nothing_may_be_out_of_range() {
         let plain = read("{}").unwrap();
         assert_eq!((plain.weight, plain.submit_rate, plain.waiting), (1, None, None));
+        assert_eq!(plain.sub_shards, 1);
+        assert_eq!(read(r#"{"sub_shards": 16, "limits": {"rate_cap": 16}}"#).unwrap().sub_shards, 16);
         let whole = read(
             r#"{"id": "acme", "weight": 3, "limits": {"submit_rate": 10, "submit_burst": 20, "waiting": 0,
                "concurrency": 4, "schedules": 5, "min_interval": "30s", "payload_bytes": 1024, "retention": "7d"}}"#,
@@ -175,6 +206,12 @@ mod tests {
             (r#"{"limits": {"payload_bytes": 65537}}"#, Code::InvalidValue),
             (r#"{"limits": {"retention": "999ms"}}"#, Code::InvalidValue),
             (r#"{"limits": {"rate": 5}}"#, Code::UnknownField),
+            (r#"{"sub_shards": 0}"#, Code::InvalidValue),
+            (r#"{"sub_shards": 3}"#, Code::InvalidValue),
+            (r#"{"sub_shards": 32}"#, Code::InvalidValue),
+            (r#"{"sub_shards": "4"}"#, Code::WrongType),
+            (r#"{"sub_shards": 4, "limits": {"rate_cap": 3}}"#, Code::InvalidValue),
+            (r#"{"sub_shards": 4, "limits": {"concurrency": 3}}"#, Code::InvalidValue),
             (r#"{"limits": 5}"#, Code::WrongType),
         ] {
             assert_eq!(read(text), Err(vec![code]), "{text}");

@@ -356,7 +356,12 @@ impl Job {
     /// A new job, waiting for `run_at`.
     #[must_use]
     pub fn new(tenant: Tenant, spec: Spec, run_at: Timestamp, tail: u128) -> Self {
-        let id = JobId::new(run_at, tail);
+        Self::with_id(tenant, spec, JobId::new(run_at, tail))
+    }
+
+    /// The same, under an id that was made for it.
+    #[must_use]
+    pub fn with_id(tenant: Tenant, spec: Spec, id: JobId) -> Self {
         Self { id, tenant, spec: Arc::new(spec), status: Status::scheduled(id.run_at()) }
     }
 

@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `tenants` | weights and limits |
+//! | `narrowing` | when a tenant that was spread over more shards is done with them |
 //! | `keys` | API keys, by their digest |
 //! | `notifications` | where a tenant is told of what its owner should know |
 //! | `webhook_secrets` | what pushes are signed with |
@@ -14,6 +15,7 @@
 
 mod job_types;
 mod keys;
+mod narrowing;
 mod notifications;
 mod sessions;
 mod tenants;
@@ -86,6 +88,7 @@ impl Snapshot {
             running_count_max: shown.settings.running_count_max,
             queue_running_count_max: shown.settings.queue_running_count_max,
             starts_per_s: shown.settings.starts_per_s,
+            spread: shown.settings.spread(),
         });
         each.collect()
     }
@@ -109,6 +112,7 @@ impl Directory {
         });
         directory.reload().await?;
         tokio::spawn(poll(Arc::downgrade(&directory)));
+        tokio::spawn(narrowing::run(Arc::downgrade(&directory)));
         Ok(directory)
     }
 

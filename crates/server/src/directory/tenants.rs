@@ -8,7 +8,7 @@ use tidewheel_core::limits::TENANT_WEIGHT_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{DocumentKey, Error, IfVersion, StaleDocument};
 
-use super::Directory;
+use super::{Directory, TRIES_MAX};
 
 pub(super) const KIND: &str = "tenant";
 const NAME: &str = "settings";
@@ -39,6 +39,10 @@ pub struct TenantSettings {
     pub payload_bytes_max: Option<u32>,
     /// How long finished jobs are seen; as long as the server keeps them unless set.
     pub retention_ms: Option<i64>,
+    /// Shards its new jobs are spread over.
+    pub sub_shards: u8,
+    /// Shards it was spread over before, as long as jobs of that time may be left there.
+    pub spread_before: u8,
 }
 
 impl Default for TenantSettings {
@@ -55,6 +59,8 @@ impl Default for TenantSettings {
             interval_ms_min: None,
             payload_bytes_max: None,
             retention_ms: None,
+            sub_shards: 1,
+            spread_before: 1,
         }
     }
 }
@@ -63,6 +69,11 @@ impl TenantSettings {
     /// Jobs it may submit at once, if there is a bound.
     pub(crate) fn burst(&self) -> Option<u32> {
         self.submit_burst.or(self.submit_per_s)
+    }
+
+    /// Shards that jobs of it may be in.
+    pub(crate) fn spread(&self) -> u8 {
+        self.sub_shards.max(self.spread_before)
     }
 }
 
@@ -98,10 +109,43 @@ impl Directory {
         if_version: IfVersion,
     ) -> Result<Result<TenantShown, StaleDocument>, Error> {
         let key = DocumentKey { kind: KIND, tenant: tenant.clone(), name: Arc::from(NAME) };
-        if self.put(key, Some(settings), if_version).await? {
-            return Ok(Ok(self.tenant(tenant)));
+        for _ in 0..TRIES_MAX {
+            // What it was spread over before must not be forgotten, whatever the caller knows of it.
+            let mut before = self.tenant(tenant);
+            if if_version != IfVersion::Any && if_version != IfVersion::Is(before.version) {
+                self.reload().await?;
+                before = self.tenant(tenant);
+            }
+            let version = match (if_version, before.version) {
+                (IfVersion::Any, 0) => IfVersion::Absent,
+                (IfVersion::Any, version) => IfVersion::Is(version),
+                (wanted @ (IfVersion::Absent | IfVersion::Is(_)), _) => wanted,
+            };
+            let spread_before = before.settings.spread();
+            let settings = TenantSettings { spread_before, ..settings.clone() };
+            if self.put(key.clone(), Some(&settings), version).await? {
+                return Ok(Ok(self.tenant(tenant)));
+            }
+            if if_version != IfVersion::Any {
+                break;
+            }
         }
         let there = self.tenant(tenant).version;
         Ok(Err(StaleDocument { version: (there > 0).then_some(there) }))
+    }
+
+    /// Tenants that jobs of an earlier, wider spread may be left of.
+    pub(super) fn narrowed(&self) -> Vec<(Tenant, TenantShown)> {
+        let snapshot = self.snapshot();
+        let is_narrowed = |shown: &TenantShown| shown.settings.spread_before > shown.settings.sub_shards;
+        let narrowed = snapshot.tenants.iter().filter(|(_, shown)| is_narrowed(shown));
+        narrowed.map(|(tenant, shown)| (tenant.clone(), shown.clone())).collect()
+    }
+
+    /// Nothing is left of an earlier spread; not if the settings have changed since.
+    pub(super) async fn forget_spread(&self, tenant: &Tenant, shown: &TenantShown) -> Result<(), Error> {
+        let key = DocumentKey { kind: KIND, tenant: tenant.clone(), name: Arc::from(NAME) };
+        let settings = TenantSettings { spread_before: 1, ..TenantSettings::clone(&shown.settings) };
+        self.put(key, Some(&settings), IfVersion::Is(shown.version)).await.map(drop)
     }
 }

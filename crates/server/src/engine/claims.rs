@@ -60,7 +60,8 @@ fn orders(epochs: &[u64], claim: &Claim) -> Vec<Order> {
 pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
     let (mut repeated, mut others) = (false, Vec::new());
     // The same for every try, so that a try that took effect is known again. One whose shard was lost is refused.
-    let epoch_of = |job: &Arc<Job>| shared.territory.epoch_of(&job.tenant).unwrap_or(0);
+    let territory = &shared.territory;
+    let epoch_of = |job: &Arc<Job>| territory.epoch_of(territory.shard_of(&job.tenant, job.id)).unwrap_or(0);
     let epochs: Vec<u64> = claim.picks.iter().map(epoch_of).collect();
     let fence = epochs.first().copied().filter(|_| !shared.territory.is_shared());
     let granted = loop {

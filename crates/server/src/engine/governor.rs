@@ -119,6 +119,8 @@ pub(super) struct Governor {
     tenant_rate: Rate,
     node: Bucket,
     tenants: BTreeMap<Tenant, Bucket>,
+    /// Of tenants that other nodes serve, too: how many of how many shards are served here.
+    parts: BTreeMap<Tenant, (usize, usize)>,
 }
 
 impl Governor {
@@ -129,12 +131,18 @@ impl Governor {
             tenant_rate: Rate::per_second(tenant_per_second),
             node: Bucket::full(node_rate, monotonic_ms),
             tenants: BTreeMap::new(),
+            parts: BTreeMap::new(),
         }
+    }
+
+    /// Gives these tenants the part of their rate that belongs to so many of so many shards, and all others the whole.
+    pub(super) fn set_parts(&mut self, parts: BTreeMap<Tenant, (usize, usize)>) {
+        self.parts = parts;
     }
 
     /// How many jobs of `tenant` may be started now.
     pub(super) fn allowance(&mut self, tenant: &Tenant, monotonic_ms: i64) -> usize {
-        let rate = self.shared_rate();
+        let rate = part(self.shared_rate(), self.parts.get(tenant));
         self.node.fill(self.node_rate, monotonic_ms);
         if let Some(bucket) = self.tenants.get_mut(tenant) {
             bucket.fill(rate, monotonic_ms);
@@ -170,8 +178,10 @@ impl Governor {
 
     /// Forgets the tenants that have not drawn lately: a full bucket is what they would begin with.
     pub(super) fn forget_idle(&mut self, monotonic_ms: i64) {
-        let rate = self.shared_rate();
-        self.tenants.retain(|_, bucket| {
+        let shared = self.shared_rate();
+        let Self { tenants, parts, .. } = self;
+        tenants.retain(|tenant, bucket| {
+            let rate = part(shared, parts.get(tenant));
             bucket.fill(rate, monotonic_ms);
             bucket.tokens < rate.burst
         });
@@ -185,6 +195,14 @@ impl Governor {
             ..self.tenant_rate
         }
     }
+}
+
+/// What is this node's of a tenant's rate, if it serves so many of so many shards.
+fn part(rate: Rate, of: Option<&(usize, usize)>) -> Rate {
+    let Some((held, all)) = of else { return rate };
+    let [held, all] = [*held, *all].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    let part = |whole: i64| whole.saturating_mul(held) / all.max(1);
+    Rate { per_ms: part(rate.per_ms).max(1), burst: part(rate.burst).max(SCALE) }
 }
 
 #[cfg(test)]
@@ -245,6 +263,16 @@ mod tests {
             let later = drawn[&tenant(name)].iter().filter(|at| **at >= 10_000).count();
             assert!((200..=260).contains(&later), "{name} got {later} of about 230 in ten seconds");
         }
+    }
+
+    #[test]
+    fn a_tenant_that_others_serve_too_has_its_part() {
+        let mut governor = Governor::new(1_000_000, 1_000, 0);
+        governor.set_parts(BTreeMap::from([(tenant("spread"), (1, 4))]));
+        let drawn = greedy(&mut governor, &["spread", "whole"], 0..5_000);
+        let [spread, whole] = ["spread", "whole"].map(|name| drawn[&tenant(name)].len());
+        assert!((1_100..=1_250).contains(&spread), "{spread} of 1,250 in five seconds");
+        assert!(whole >= 4_500, "{whole} of 5,000 in five seconds");
     }
 
     #[test]

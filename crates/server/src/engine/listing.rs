@@ -6,6 +6,7 @@ use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_store::Error;
 
 use super::Shared;
+use super::scan::TenantShard;
 use super::scheduler::Message;
 
 /// Tenants in one message.
@@ -31,7 +32,9 @@ async fn list(shared: &Shared, shards: Vec<Shard>, from: Bucket, until: Bucket) 
                 let full = page.len() == PAGE_COUNT;
                 after = page.last().map(|last| last.tenant.clone());
                 if !page.is_empty() {
-                    shared.tell(Message::Listed(page.into_iter().map(|t| (t.tenant, t.first_at)).collect()));
+                    let of = |tenant| TenantShard { tenant, shard };
+                    let listed = page.into_iter().map(|due| (of(due.tenant), due.first_at));
+                    shared.tell(Message::Listed(listed.collect()));
                 }
                 if !full {
                     break;

@@ -31,6 +31,7 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod spread;
 mod target_answers;
 mod territory;
 mod tidings;
@@ -59,6 +60,7 @@ pub use deliver::{Deliver, Report, Reports};
 pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub(crate) use ready::origin_of;
 pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
+pub(crate) use spread::sub_shards;
 pub use tidings::Tiding;
 pub use whereabouts::Whereabouts;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
@@ -345,8 +347,8 @@ impl Engine {
     fn hint(&self, mut jobs: Vec<Arc<Job>>) {
         let shared = &self.shared;
         if shared.territory.is_shared() {
-            let others = jobs.extract_if(.., |job| !shared.territory.holds(&job.tenant));
-            shared.pass_on_due(others.map(|job| (job.tenant.clone(), job.status.due_at)));
+            let others = jobs.extract_if(.., |job| !shared.territory.holds_job(job));
+            shared.pass_on_due(others.map(|job| (shared.territory.place_of(&job), job.status.due_at)));
         }
         let opened = shared.opened_ms.load(Ordering::SeqCst);
         jobs.retain(|job| job.status.due_at.as_ms() < opened);

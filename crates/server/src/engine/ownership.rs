@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidewheel_core::job::Job;
 use tidewheel_core::limits::{SHARD_LEASE_MS, SHARD_RENEW_MS, SHARD_TRUST_MS};
 use tidewheel_core::place::Shard;
 use tidewheel_store::{Error, Held, Leases, NodeCard};
@@ -157,8 +158,8 @@ impl Ownership {
         let shared = &self.shared;
         let is_taken = |shard: Shard| taken.iter().any(|held| held.shard == shard);
         let running = shared.store.running().await?;
-        let running =
-            running.into_iter().filter(|job| is_taken(shared.territory.shard_of(&job.tenant))).collect();
+        let shard_of = |job: &Job| shared.territory.shard_of(&job.tenant, job.id);
+        let running = running.into_iter().filter(|job| is_taken(shard_of(job))).collect();
         taken.iter().for_each(|held| shared.territory.take(*held));
         tracing::info!(count = taken.len(), "serving more shards");
         shared.tell(Message::Gained { shards: taken.iter().map(|held| held.shard).collect(), running });

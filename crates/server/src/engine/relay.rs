@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::handed::{self, Handed};
 use super::peers::PeerMessage;
+use super::scan::TenantShard;
 use super::scheduler::Message;
 use super::{Shared, recheck};
 
@@ -37,14 +38,14 @@ impl Shared {
         }
     }
 
-    /// Tells whoever serves the tenants of jobs that others serve when these are due.
-    pub(super) fn pass_on_due(&self, jobs: impl Iterator<Item = (Tenant, Timestamp)>) {
-        let mut first: BTreeMap<Tenant, Timestamp> = BTreeMap::new();
-        for (tenant, at) in jobs {
-            first.entry(tenant).and_modify(|first| *first = at.min(*first)).or_insert(at);
+    /// Tells whoever serves the shards of jobs that others serve when these are due.
+    pub(super) fn pass_on_due(&self, jobs: impl Iterator<Item = (TenantShard, Timestamp)>) {
+        let mut first: BTreeMap<TenantShard, Timestamp> = BTreeMap::new();
+        for (of, at) in jobs {
+            first.entry(of).and_modify(|first| *first = at.min(*first)).or_insert(at);
         }
-        for (tenant, at) in first {
-            self.pass_on(News::Due { tenant, at });
+        for (TenantShard { tenant, shard }, at) in first {
+            self.pass_on(News::Due { tenant, shard, at });
         }
     }
 }
@@ -108,11 +109,15 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
     let own = shared.node.as_ref().map(|card| &card.id);
     for news in news {
         match news {
-            News::Due { tenant, at } if shared.territory.holds(&tenant) && at < opened => {
-                due.push((tenant, at));
+            News::Due { tenant, shard, at } if shared.territory.holds(shard) && at < opened => {
+                due.push((TenantShard { tenant, shard }, at));
             }
             News::Due { .. } => {}
-            News::Changed { tenant, id } if shared.territory.holds(&tenant) => changed.push((tenant, id)),
+            News::Changed { tenant, id }
+                if shared.territory.holds(shared.territory.shard_of(&tenant, id)) =>
+            {
+                changed.push((tenant, id));
+            }
             News::Changed { tenant, id } => elsewhere.push((tenant, id)),
             News::Wants { node, heard, wants } => {
                 shared.tell(Message::Peer(PeerMessage::Wanted { node, heard, wants }));

@@ -1,9 +1,10 @@
-//! Which part of the store to read next: per tenant, a cursor into each open bucket. Pure bookkeeping; the
+//! Which part of the store to read next: per tenant and shard, a cursor into each open bucket. Pure bookkeeping; the
 //! scheduler does the reading.
 //!
 //! A cursor says "nothing at or before here is unknown to the scheduler". It exists only while its bucket may
 //! hold something unread, so an idle tenant costs nothing. Tenants take turns by their weights, and each turn
-//! reads a quantum from the tenant's oldest bucket: fair between tenants, oldest first within one.
+//! reads a quantum from the tenant's oldest bucket: fair between tenants, oldest first within one. One that is spread over
+//! several shards has a turn in each of them, and pays for all of them together.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::{Bucket, Position};
+use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
 use super::turns::Turns;
@@ -26,10 +27,17 @@ pub(super) enum Part {
     Live,
 }
 
-/// One stretch of one tenant's jobs.
+/// One tenant's jobs in one shard.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TenantShard {
+    pub(super) tenant: Tenant,
+    pub(super) shard: Shard,
+}
+
+/// One stretch of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stretch {
-    pub(super) tenant: Tenant,
+    pub(super) of: TenantShard,
     pub(super) bucket: Bucket,
     pub(super) part: Part,
 }
@@ -79,9 +87,9 @@ pub(super) struct Scan {
     lookahead_ms: i64,
     /// Jobs due before this instant were missed while the server was down.
     missed_before: Timestamp,
-    tenants: BTreeMap<Tenant, TenantScan>,
-    wakes: BinaryHeap<Reverse<(Timestamp, Tenant)>>,
-    turns: Turns<Tenant>,
+    tenants: BTreeMap<TenantShard, TenantScan>,
+    wakes: BinaryHeap<Reverse<(Timestamp, TenantShard)>>,
+    turns: Turns<TenantShard>,
 }
 
 /// The last position before any at `at`.
@@ -104,19 +112,19 @@ impl Scan {
         if at < self.missed_before { Part::Missed } else { Part::Live }
     }
 
-    /// Makes sure a job of `tenant` at `at` will be read.
-    pub(super) fn announce(&mut self, tenant: &Tenant, at: Timestamp) {
-        self.announce_in(self.part_of(at), tenant, at);
+    /// Makes sure a job at `at` will be read.
+    pub(super) fn announce(&mut self, of: &TenantShard, at: Timestamp) {
+        self.announce_in(self.part_of(at), of, at);
     }
 
     /// Makes sure that it will be read as part of what is made up for.
-    pub(super) fn announce_made_up(&mut self, tenant: &Tenant, at: Timestamp) {
-        self.announce_in(Part::Missed, tenant, at);
+    pub(super) fn announce_made_up(&mut self, of: &TenantShard, at: Timestamp) {
+        self.announce_in(Part::Missed, of, at);
     }
 
-    fn announce_in(&mut self, part: Part, tenant: &Tenant, at: Timestamp) {
+    fn announce_in(&mut self, part: Part, of: &TenantShard, at: Timestamp) {
         let key = (Bucket::of(at), part);
-        let scan = self.tenants.entry(tenant.clone()).or_default();
+        let scan = self.tenants.entry(of.clone()).or_default();
         if scan.reading == Some(key) {
             scan.announced =
                 Some(scan.announced.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
@@ -138,16 +146,16 @@ impl Scan {
         // One wake per new earliest time, so that a herd on one instant leaves one, not thousands.
         if earlier {
             let ahead_ms = if part == Part::Live { self.lookahead_ms } else { 0 };
-            self.wakes.push(Reverse((at.plus_ms(-ahead_ms), tenant.clone())));
+            self.wakes.push(Reverse((at.plus_ms(-ahead_ms), of.clone())));
         }
     }
 
-    /// Takes up a bucket in which `tenant`'s first job is at `first_at`.
-    pub(super) fn open(&mut self, tenant: &Tenant, first_at: Timestamp) {
-        self.announce(tenant, first_at);
+    /// Takes up a bucket in which a tenant's first job is at `first_at`.
+    pub(super) fn open(&mut self, of: &TenantShard, first_at: Timestamp) {
+        self.announce(of, first_at);
         let boundary = self.missed_before;
         if first_at < boundary && Bucket::of(first_at) == Bucket::of(boundary) {
-            self.announce(tenant, boundary);
+            self.announce(of, boundary);
         }
     }
 
@@ -161,8 +169,8 @@ impl Scan {
     ) -> Option<Read> {
         self.wake(now);
         for _ in 0..self.turns.len() {
-            let tenant = self.turns.pop()?;
-            let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
+            let of = self.turns.pop()?;
+            let Some(scan) = self.tenants.get_mut(&of) else { continue };
             scan.queued = false;
             let mut may = None;
             let found = scan.cursors.iter().find(|((_, part), cursor)| {
@@ -170,12 +178,12 @@ impl Scan {
                     && match part {
                         Part::Live => cursor.next_at <= horizon,
                         Part::Missed => {
-                            cursor.next_at <= now && *may.get_or_insert_with(|| may_make_up(&tenant))
+                            cursor.next_at <= now && *may.get_or_insert_with(|| may_make_up(&of.tenant))
                         }
                     }
             });
             let Some((&(bucket, part), cursor)) = found else {
-                self.sleep(&tenant, now, horizon);
+                self.sleep(&of, now, horizon);
                 continue;
             };
             let until = match part {
@@ -185,7 +193,7 @@ impl Scan {
                 Part::Missed => now,
                 Part::Live => horizon,
             };
-            let read = Read { after: cursor.after, until, stretch: Stretch { tenant, bucket, part } };
+            let read = Read { after: cursor.after, until, stretch: Stretch { of, bucket, part } };
             scan.reading = Some((bucket, part));
             scan.announced = None;
             return Some(read);
@@ -205,7 +213,7 @@ impl Scan {
 
     /// Notes what a read came to.
     pub(super) fn done(&mut self, stretch: &Stretch, reached: Reached, now: Timestamp) {
-        let Some(scan) = self.tenants.get_mut(&stretch.tenant) else { return };
+        let Some(scan) = self.tenants.get_mut(&stretch.of) else { return };
         let key = (stretch.bucket, stretch.part);
         scan.reading = None;
         let announced = scan.announced.take();
@@ -232,27 +240,27 @@ impl Scan {
             }
         }
         if let Some((first, last)) = announced {
-            self.announce_in(stretch.part, &stretch.tenant, first);
-            self.announce_in(stretch.part, &stretch.tenant, last);
+            self.announce_in(stretch.part, &stretch.of, first);
+            self.announce_in(stretch.part, &stretch.of, last);
         }
-        let Some(scan) = self.tenants.get(&stretch.tenant) else { return };
+        let Some(scan) = self.tenants.get(&stretch.of) else { return };
         if scan.cursors.is_empty() {
-            self.tenants.remove(&stretch.tenant);
+            self.tenants.remove(&stretch.of);
         } else {
-            self.wakes.push(Reverse((now, stretch.tenant.clone())));
+            self.wakes.push(Reverse((now, stretch.of.clone())));
         }
     }
 
-    /// Forgets the tenants for which `wanted` does not hold.
-    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant) -> bool) {
-        self.tenants.retain(|tenant, _| wanted(tenant));
+    /// Forgets the shards for which `wanted` does not hold.
+    pub(super) fn keep(&mut self, wanted: impl Fn(Shard) -> bool) {
+        self.tenants.retain(|of, _| wanted(of.shard));
     }
 
     /// The wall clock was set back: whatever was put off until an instant is looked at again.
     pub(super) fn look_again(&mut self, now: Timestamp) {
-        for (tenant, scan) in &mut self.tenants {
+        for (of, scan) in &mut self.tenants {
             scan.cursors.values_mut().for_each(|cursor| cursor.not_before = Timestamp::MIN);
-            self.wakes.push(Reverse((now, tenant.clone())));
+            self.wakes.push(Reverse((now, of.clone())));
         }
     }
 
@@ -271,11 +279,11 @@ impl Scan {
         cursors.map(|cursor| cursor.next_at).filter(|at| *at <= now).min()
     }
 
-    /// Every cursor: tenant, bucket, and how far it has come.
-    pub(super) fn cursors(&self) -> impl Iterator<Item = (&Tenant, Bucket, Option<Position>)> {
-        self.tenants.iter().flat_map(|(tenant, scan)| {
-            scan.cursors.iter().map(move |((bucket, _), c)| (tenant, *bucket, c.after))
-        })
+    /// Every cursor: whose and in which shard, bucket, and how far it has come.
+    pub(super) fn cursors(&self) -> impl Iterator<Item = (&TenantShard, Bucket, Option<Position>)> {
+        self.tenants
+            .iter()
+            .flat_map(|(of, scan)| scan.cursors.iter().map(move |((bucket, _), c)| (of, *bucket, c.after)))
     }
 
     fn wake(&mut self, now: Timestamp) {
@@ -283,19 +291,19 @@ impl Scan {
             if *at > now {
                 break;
             }
-            let Some(Reverse((_, tenant))) = self.wakes.pop() else { break };
-            let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
+            let Some(Reverse((_, of))) = self.wakes.pop() else { break };
+            let Some(scan) = self.tenants.get_mut(&of) else { continue };
             if !scan.queued && scan.reading.is_none() {
                 scan.queued = true;
-                self.turns.push(&tenant, tenant.clone());
+                self.turns.push(&of.tenant, of.clone());
             }
         }
     }
 
     /// Wakes the tenant again when its earliest cursor is worth reading.
-    fn sleep(&mut self, tenant: &Tenant, now: Timestamp, horizon: Timestamp) {
+    fn sleep(&mut self, of: &TenantShard, now: Timestamp, horizon: Timestamp) {
         const THROTTLED_MS: i64 = 20;
-        let Some(scan) = self.tenants.get(tenant) else { return };
+        let Some(scan) = self.tenants.get(of) else { return };
         let earliest = scan
             .cursors
             .iter()
@@ -312,7 +320,7 @@ impl Scan {
             })
             .min();
         if let Some(at) = earliest {
-            self.wakes.push(Reverse((at.max(now.plus_ms(1)), tenant.clone())));
+            self.wakes.push(Reverse((at.max(now.plus_ms(1)), of.clone())));
         }
     }
 }
@@ -329,21 +337,25 @@ mod tests {
         Tenant::new(name).unwrap()
     }
 
+    fn of(name: &str) -> TenantShard {
+        TenantShard { tenant: tenant(name), shard: Shard(7) }
+    }
+
     #[test]
     fn tenants_take_turns_and_an_exhausted_one_is_forgotten() {
         let mut scan = Scan::new(1_000, at(0));
-        scan.announce(&tenant("a"), at(5_000));
-        scan.announce(&tenant("b"), at(5_000));
+        scan.announce(&of("a"), at(5_000));
+        scan.announce(&of("b"), at(5_000));
         assert_eq!(scan.next_read(at(3_000), at(4_000), |_| true), None, "too far ahead");
         let first = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
         let second = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
-        assert_ne!(first.stretch.tenant, second.stretch.tenant);
+        assert_ne!(first.stretch.of.tenant, second.stretch.of.tenant);
         assert_eq!(scan.next_read(at(4_500), at(5_500), |_| true), None, "both are being read");
         let more = Position { at: at(5_000), id: JobId::new(at(5_000), 7) };
         scan.done(&first.stretch, Reached::More(more), at(4_500));
         scan.done(&second.stretch, Reached::End { next_at: None }, at(4_500));
         let again = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
-        assert_eq!((again.stretch.tenant, again.after), (first.stretch.tenant, Some(more)));
+        assert_eq!((again.stretch.of.tenant, again.after), (first.stretch.of.tenant, Some(more)));
         assert_eq!(scan.tenants.len(), 1);
     }
 
@@ -352,26 +364,52 @@ mod tests {
         let mut scan = Scan::new(0, at(0));
         let three: Arc<str> = Arc::from("three");
         scan.set_weights([(&three, 3)].into_iter());
-        scan.announce(&tenant("one"), at(1));
-        scan.announce(&tenant("three"), at(1));
+        scan.announce(&of("one"), at(1));
+        scan.announce(&of("three"), at(1));
         let mut read_count = BTreeMap::<Tenant, usize>::new();
         for n in 0..400 {
             let read = scan.next_read(at(10), at(10), |_| true).unwrap();
             let position = Position { at: at(1), id: JobId::new(at(1), n) };
-            scan.charge(&read.stretch.tenant, 100);
+            scan.charge(&read.stretch.of.tenant, 100);
             scan.done(&read.stretch, Reached::More(position), at(10));
-            *read_count.entry(read.stretch.tenant).or_default() += 1;
+            *read_count.entry(read.stretch.of.tenant).or_default() += 1;
         }
         let share = read_count[&tenant("three")];
         assert!((295..=305).contains(&share), "{share} of 400 instead of 300");
     }
 
     #[test]
+    fn a_tenant_is_read_in_several_shards_at_once_and_pays_for_all_of_them() {
+        let mut scan = Scan::new(0, at(0));
+        scan.announce(&of("one"), at(1));
+        for shard in [7, 11, 23, 39] {
+            scan.announce(&TenantShard { tenant: tenant("spread"), shard: Shard(shard) }, at(1));
+        }
+        let side_by_side: Vec<_> =
+            (0..5).map(|_| scan.next_read(at(10), at(10), |_| true).unwrap()).collect();
+        for read in side_by_side {
+            scan.done(&read.stretch, Reached::NoRoom { at: at(1), retry_at: at(10) }, at(10));
+        }
+        let mut read_count = BTreeMap::<Tenant, usize>::new();
+        for n in 0..400 {
+            let read = scan.next_read(at(10), at(10), |_| true).unwrap();
+            let position = Position { at: at(1), id: JobId::new(at(1), n) };
+            scan.charge(&read.stretch.of.tenant, 100);
+            scan.done(&read.stretch, Reached::More(position), at(10));
+            *read_count.entry(read.stretch.of.tenant).or_default() += 1;
+        }
+        let share = read_count[&tenant("spread")];
+        assert!((190..=210).contains(&share), "{share} of 400 instead of 200");
+        scan.keep(|shard| shard == Shard(11));
+        assert_eq!(scan.cursors().count(), 1);
+    }
+
+    #[test]
     fn a_job_announced_during_a_read_is_read_afterwards() {
         let mut scan = Scan::new(0, at(0));
-        scan.announce(&tenant("a"), at(100));
+        scan.announce(&of("a"), at(100));
         let read = scan.next_read(at(100), at(100), |_| true).unwrap();
-        scan.announce(&tenant("a"), at(50));
+        scan.announce(&of("a"), at(50));
         scan.done(&read.stretch, Reached::End { next_at: None }, at(100));
         let again = scan.next_read(at(101), at(101), |_| true).unwrap();
         assert_eq!(again.after, Some(just_before(at(50))));
@@ -381,7 +419,7 @@ mod tests {
     fn what_was_missed_waits_for_its_pace_and_the_rest_does_not() {
         let boundary = at(300_000);
         let mut scan = Scan::new(0, boundary);
-        scan.open(&tenant("a"), at(100));
+        scan.open(&of("a"), at(100));
         let live = scan.next_read(at(400_000), at(400_000), |_| false).unwrap();
         assert_eq!((live.stretch.part, live.after), (Part::Live, Some(just_before(boundary))));
         scan.done(&live.stretch, Reached::End { next_at: None }, at(400_000));
@@ -392,7 +430,7 @@ mod tests {
     #[test]
     fn no_room_reads_the_same_job_again_later() {
         let mut scan = Scan::new(0, at(0));
-        scan.announce(&tenant("a"), at(10));
+        scan.announce(&of("a"), at(10));
         let read = scan.next_read(at(10), at(10), |_| true).unwrap();
         scan.done(&read.stretch, Reached::NoRoom { at: at(10), retry_at: at(30) }, at(10));
         assert_eq!(scan.next_read(at(20), at(20), |_| true), None);

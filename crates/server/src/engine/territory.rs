@@ -3,9 +3,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
 use tidewheel_store::Held;
+
+use super::scan::TenantShard;
 
 /// No shard is held under this epoch.
 const NOT_HELD: u64 = 0;
@@ -52,19 +56,33 @@ impl Territory {
         u16::try_from(self.epochs.len()).unwrap_or(u16::MAX)
     }
 
-    /// The shard a tenant's jobs are in.
-    pub(super) fn shard_of(&self, tenant: &Tenant) -> Shard {
+    /// The shard a tenant's jobs are in, unless their ids say otherwise.
+    pub(super) fn home_of(&self, tenant: &Tenant) -> Shard {
         Shard::of(tenant, self.count())
     }
 
-    /// The epoch claims of a tenant's jobs carry; none while others serve the tenant.
-    pub(super) fn epoch_of(&self, tenant: &Tenant) -> Option<u64> {
-        let held = self.epochs.get(usize::from(self.shard_of(tenant).0))?;
+    /// The shard a job is in.
+    pub(super) fn shard_of(&self, tenant: &Tenant, id: JobId) -> Shard {
+        Shard::of_job(tenant, id, self.count())
+    }
+
+    /// The epoch claims of jobs in a shard carry; none while others serve it.
+    pub(super) fn epoch_of(&self, shard: Shard) -> Option<u64> {
+        let held = self.epochs.get(usize::from(shard.0))?;
         Some(held.load(Ordering::SeqCst)).filter(|epoch| *epoch != NOT_HELD)
     }
 
-    pub(super) fn holds(&self, tenant: &Tenant) -> bool {
-        self.epoch_of(tenant).is_some()
+    pub(super) fn holds(&self, shard: Shard) -> bool {
+        self.epoch_of(shard).is_some()
+    }
+
+    /// Whose and in which shard a job is.
+    pub(super) fn place_of(&self, job: &Job) -> TenantShard {
+        TenantShard { tenant: job.tenant.clone(), shard: self.shard_of(&job.tenant, job.id) }
+    }
+
+    pub(super) fn holds_job(&self, job: &Job) -> bool {
+        self.holds(self.shard_of(&job.tenant, job.id))
     }
 
     /// What is held, in order of the shards.
@@ -85,21 +103,21 @@ mod tests {
     fn what_is_held_is_served_and_nothing_else() {
         let territory = Territory::new(4, true);
         let tenants: Vec<Tenant> = (0..32).map(|n| Tenant::new(&format!("t{n}")).unwrap()).collect();
-        assert!(tenants.iter().all(|tenant| !territory.holds(tenant)));
+        assert!(tenants.iter().all(|tenant| !territory.holds(territory.home_of(tenant))));
         let held = [Held { shard: Shard(1), epoch: 7 }, Held { shard: Shard(3), epoch: 9 }];
         held.into_iter().for_each(|held| territory.take(held));
         assert_eq!(territory.held(), held);
         for tenant in &tenants {
-            let epoch = match territory.shard_of(tenant) {
+            let epoch = match territory.home_of(tenant) {
                 Shard(1) => Some(7),
                 Shard(3) => Some(9),
                 Shard(_) => None,
             };
-            assert_eq!(territory.epoch_of(tenant), epoch);
+            assert_eq!(territory.epoch_of(territory.home_of(tenant)), epoch);
         }
         territory.give_up(Shard(1));
         assert_eq!(territory.held(), held[1..]);
         territory.take_all(11);
-        assert!(tenants.iter().all(|tenant| territory.epoch_of(tenant) == Some(11)));
+        assert!((0..4).all(|shard| territory.epoch_of(Shard(shard)) == Some(11)));
     }
 }

@@ -95,6 +95,7 @@ pub(super) async fn put(
         return Err(Problem::new(Code::InvalidValue, "`id` is another than that of the address"));
     }
     check_retention(&app, request.retention_ms)?;
+    check_sub_shards(&app, request.sub_shards)?;
     let settings = settings(&request);
     match app.access.directory().put_tenant(&tenant, &settings, wanted(&headers)?).await? {
         Ok(stored) => Ok(shown(&tenant, &stored)),
@@ -118,6 +119,16 @@ fn check_retention(app: &App, retention_ms: Option<i64>) -> Result<(), Problem> 
     refuse_faults(faults)
 }
 
+/// A tenant cannot be spread over more shards than there are.
+fn check_sub_shards(app: &App, asked: u8) -> Result<(), Problem> {
+    let (shards, mut faults) = (app.engine.store().layout().shards, Faults::default());
+    if u16::from(asked) > shards {
+        let detail = format!("{asked} is more than the store has shards: {shards}");
+        faults.add(Code::InvalidValue, &At::ROOT.field("sub_shards"), detail);
+    }
+    refuse_faults(faults)
+}
+
 fn settings(request: &TenantRequest) -> TenantSettings {
     TenantSettings {
         weight: request.weight,
@@ -131,6 +142,8 @@ fn settings(request: &TenantRequest) -> TenantSettings {
         interval_ms_min: request.min_interval_ms,
         payload_bytes_max: request.payload_bytes,
         retention_ms: request.retention_ms,
+        sub_shards: request.sub_shards,
+        ..TenantSettings::default()
     }
 }
 
@@ -167,6 +180,7 @@ fn write(out: &mut JsonWriter, tenant: &Tenant, shown: &TenantShown) {
     out.object(|out| {
         out.key("id").text(tenant.as_str());
         out.key("weight").number(settings.weight);
+        out.key("sub_shards").number(settings.sub_shards);
         out.key("limits").object(|out| {
             limit(out.key("submit_rate"), settings.submit_per_s.map(u64::from));
             limit(out.key("submit_burst"), settings.submit_burst.map(u64::from));

@@ -3,7 +3,7 @@
 use tidewheel_core::audit::Packed;
 use tidewheel_core::job::State;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::Bucket;
+use tidewheel_core::place::{Bucket, SubShard};
 use tidewheel_store::Error;
 
 use super::Committer;
@@ -94,6 +94,9 @@ impl Committer {
                 }
             }
             self.mark_retrying(plan, &slot, rest.as_ref().map(|(place, _)| *place));
+            if slot.start.is_none() && slot.key.id.sub_shard() != SubShard::HOME {
+                self.shared.spread.note(&slot.key.tenant, slot.key.id.sub_shard(), &mut plan.batch);
+            }
             let first = plan.batch.0.len();
             write_move(&mut plan.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
             let new = plan.batch.0.iter().skip(first);

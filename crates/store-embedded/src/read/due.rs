@@ -94,7 +94,7 @@ impl Reader<'_> {
             None => prefix.clone(),
             // The smallest key after that of the position.
             Some(position) => {
-                let mut key = keys::position(self.shards, &due.tenant, position);
+                let mut key = keys::position(due.shard, &due.tenant, position);
                 key.push(0);
                 key.max(prefix.clone())
             }

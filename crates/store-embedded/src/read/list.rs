@@ -4,12 +4,14 @@
 //!
 //! `waiting` may hold many that never ran. Unless those are wanted it is not walked: which of it run, or are tried again
 //! at the instant in their id, is known, and they are read one by one.
+//!
+//! Of a tenant that was ever spread, each keyspace is walked once for each shard that it ever had jobs in.
 
 use std::ops::{Bound, ControlFlow};
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::State;
-use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
+use tidewheel_core::limits::{LIST_SCAN_COUNT_MAX, RUN_AT_MS_MAX};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
@@ -43,6 +45,7 @@ enum Origin {
     /// One keyspace, walked backwards.
     Walk {
         keyspace: Keyspace,
+        shard: Shard,
         /// Everything from this key on has been read.
         read_down_to: Vec<u8>,
     },
@@ -81,17 +84,20 @@ const TOP: JobId = JobId::from_bytes([u8::MAX; 16]);
 
 impl Reader<'_> {
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Error> {
-        let shard = Shard::of(&query.tenant, self.shards);
         let span = Span::of(query);
         let mut sources = self.sources(query, &span)?;
         let mut page = Page::default();
         let mut budget = LIST_SCAN_COUNT_MAX;
         let mut last_seen = None;
         loop {
-            for source in &mut sources {
-                while source.ready.is_empty() && !source.exhausted && budget > 0 {
-                    self.fill(source, &query.tenant, shard, span.floor, &mut budget)?;
-                }
+            // Only what may hold a later job than those at hand: days of history that end before are not begun.
+            let at_hand = sources.iter().filter_map(|source| Some(source.ready.last()?.0)).max();
+            let may_be_later = |source: &Source| at_hand.is_none_or(|id| source.above > id);
+            let unread = sources.iter_mut().filter(|source| source.ready.is_empty() && !source.exhausted);
+            let next = unread.filter(|source| may_be_later(source)).max_by_key(|source| source.above);
+            if let Some(source) = next.filter(|_| budget > 0) {
+                self.fill(source, &query.tenant, span.floor, &mut budget)?;
+                continue;
             }
             page.looked = LIST_SCAN_COUNT_MAX.saturating_sub(budget);
             // A source that still has to be read may hold later jobs than those at hand.
@@ -133,42 +139,54 @@ impl Reader<'_> {
     fn sources(&self, query: &ListQuery, span: &Span) -> Result<Vec<Source>, Error> {
         let (tenant, filter) = (&query.tenant, &query.filter);
         let wants = |states: &[State]| states.iter().any(|state| filter.wants_state(*state));
-        let walk = |keyspace: Keyspace| self.walk_of(keyspace, tenant, span);
+        let shards = self.shared.spread.shards_of(tenant, self.shards);
+        let walk = |keyspace| self.walks(keyspace, tenant, &shards, span);
         let mut sources = Vec::new();
         if wants(&[State::Scheduled]) {
             // What stands at its first time is not due before it.
-            let home = filter.due_by.map(|by| self.walk_of(Keyspace::Waiting, tenant, &span.until(by)));
-            sources.push(home.unwrap_or_else(|| walk(Keyspace::Waiting)));
-            sources.push(walk(Keyspace::Parked));
+            match filter.due_by {
+                Some(by) => sources.extend(self.walks(Keyspace::Waiting, tenant, &shards, &span.until(by))),
+                None => sources.extend(walk(Keyspace::Waiting)),
+            }
+            sources.extend(walk(Keyspace::Parked));
         } else if wants(&[State::Retrying]) {
             let mut ids = self.retrying_at_home(tenant)?;
             if wants(&[State::Running]) {
                 ids.extend(self.shared.view.attempts_of(tenant));
             }
             sources.push(Source::points(ids, span, &[Keyspace::Waiting]));
-            sources.push(walk(Keyspace::Parked));
+            sources.extend(walk(Keyspace::Parked));
         } else if wants(&[State::Running]) {
             let ids = self.shared.view.attempts_of(tenant);
             sources.push(Source::points(ids, span, &[Keyspace::Waiting, Keyspace::Parked]));
         }
         if wants(&[State::Dead]) && filter.due_by.is_none() {
-            sources.push(walk(Keyspace::Dead));
+            sources.extend(walk(Keyspace::Dead));
         }
         let ended = [State::Succeeded, State::Cancelled, State::Skipped, State::Expired];
         if wants(&ended) && filter.due_by.is_none() {
             let counters = self.shared.counters();
-            let days = self.days.history.keys().filter(|day| counters.has_history(**day, tenant));
-            sources.extend(days.map(|day| walk(Keyspace::History(*day))));
+            let days = self.days.history.iter().filter(|(day, _)| counters.has_history(**day, tenant));
+            for (day, (_, last)) in days {
+                let above = last.end();
+                let above = if above.as_ms() > RUN_AT_MS_MAX { TOP } else { JobId::new(above, 0) };
+                let of_day = walk(Keyspace::History(*day)).into_iter();
+                sources.extend(of_day.map(|source| Source { above: above.min(source.above), ..source }));
+            }
         }
         Ok(sources)
     }
 
-    fn walk_of(&self, keyspace: Keyspace, tenant: &Tenant, span: &Span) -> Source {
-        let mut read_down_to = keys::job(self.shards, tenant, span.below.unwrap_or(TOP));
-        if span.below.is_none() {
-            read_down_to.push(0);
-        }
-        Source::of(Origin::Walk { keyspace, read_down_to })
+    fn walks(&self, keyspace: Keyspace, tenant: &Tenant, shards: &[Shard], span: &Span) -> Vec<Source> {
+        let walk = |shard: &Shard| {
+            let mut read_down_to = keys::job_in(*shard, tenant, span.below.unwrap_or(TOP));
+            if span.below.is_none() {
+                read_down_to.push(0);
+            }
+            let walk = Source::of(Origin::Walk { keyspace, shard: *shard, read_down_to });
+            Source { above: span.below.unwrap_or(TOP), ..walk }
+        };
+        shards.iter().map(walk).collect()
     }
 
     /// The tenant's jobs that are tried again at the instant in their id: a handful.
@@ -189,16 +207,14 @@ impl Reader<'_> {
         &self,
         source: &mut Source,
         tenant: &Tenant,
-        shard: Shard,
         floor: JobId,
         budget: &mut usize,
     ) -> Result<(), Error> {
-        let lowest = keys::job(self.shards, tenant, floor);
         let room = source.chunk.min(*budget);
         source.chunk = (source.chunk * 2).min(CHUNK_COUNT_MAX);
         let Source { origin, ready, above, exhausted, .. } = source;
-        let (keyspace, read_down_to) = match origin {
-            Origin::Walk { keyspace, read_down_to } => (*keyspace, read_down_to),
+        let (keyspace, shard, read_down_to) = match origin {
+            Origin::Walk { keyspace, shard, read_down_to } => (*keyspace, *shard, read_down_to),
             Origin::Points { ids, keyspaces } => {
                 let from = ids.len().saturating_sub(room);
                 *budget = budget.saturating_sub(ids.len() - from);
@@ -210,6 +226,7 @@ impl Reader<'_> {
                 return Ok(());
             }
         };
+        let lowest = keys::job_in(shard, tenant, floor);
         let mut outcome = Ok(());
         let mut jump = None;
         let range = (Bound::Included(&*lowest), Bound::Excluded(&*read_down_to.clone()));

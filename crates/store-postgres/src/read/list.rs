@@ -8,7 +8,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::State;
 use tidewheel_core::limits::{BUCKET_MS, LIST_SCAN_COUNT_MAX};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::Shard;
+use tidewheel_core::place::{Shard, SubShard};
 use tidewheel_store::{Counts, ListQuery, Page, PageCursor};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -111,9 +111,10 @@ impl Database {
         match rows {
             Rows::All => {
                 let statement = client.prepare_cached(sql::LIST_JOBS).await?;
-                let shard = shard_column(Shard::of(tenant, self.shards));
+                let shard = |sub| shard_column(Shard::of_sub_shard(tenant, sub, self.shards));
+                let shards = SubShard::by_number().map(shard);
                 let values: [&(dyn ToSql + Sync); 7] =
-                    [&name, &until, &below, &from, &count, &shard, &BUCKET_MS];
+                    [&name, &until, &below, &from, &count, &shards.as_slice(), &BUCKET_MS];
                 Ok(client.query(&statement, &values).await?)
             }
             Rows::Placed([timers, running, dead, ends]) => {

@@ -104,6 +104,28 @@ pub async fn a_lease_that_is_over_claims_nothing(home: &dyn Home) {
     assert!(answers[1].is_ok(), "the others of the batch are judged by themselves");
 }
 
+/// Of a tenant that is spread, each job is claimed by whoever has the lease of the shard that job is in.
+pub async fn claims_go_by_the_lease_of_the_jobs_own_shard(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let jobs = trial.spread_jobs(&acme, 4, 4, 0);
+    trial.take_in(&jobs).await;
+    let shards: Vec<_> = jobs.iter().map(|job| trial.shard_of(job)).collect();
+    let home_shard = hold(&trial, "a", &shards[..1], TTL_MS).await;
+    let others = hold(&trial, "b", &shards[1..], TTL_MS).await;
+    let epoch_of = |job: &Job| {
+        let held = others.iter().chain(&home_shard).find(|held| held.shard == trial.shard_of(job));
+        held.expect("all are held").epoch
+    };
+    for job in &jobs[1..] {
+        let refused = claim_under(&trial, job, home_shard[0].epoch).await;
+        assert_eq!(refused.err(), Some(Refusal::Fenced), "whoever has the tenant's home has not this");
+    }
+    for job in &jobs {
+        claim_under(&trial, job, epoch_of(job)).await.expect("granted");
+    }
+}
+
 /// One process that takes everything for itself, and nodes that share it out again.
 pub async fn opening_an_epoch_takes_all_shards(home: &dyn Home) {
     let mut trial = Trial::start(home).await;

@@ -11,6 +11,7 @@
 //! | [`ordering`] | orders, refusals, fencing by epoch |
 //! | [`repeating`] | orders under idempotency keys |
 //! | [`waiting`] | due reads: order, pages, buckets, tenants |
+//! | [`spreading`] | tenants that are spread over several shards |
 //! | [`reading`] | lookups, lists, counts |
 //! | [`planning`] | schedules: creating, naming, deleting, listing them |
 //! | [`editing`] | schedules: what an edit does to what waits |
@@ -49,6 +50,7 @@ pub mod planning;
 pub mod random;
 pub mod reading;
 pub mod repeating;
+pub mod spreading;
 pub mod submitting;
 pub mod waiting;
 pub mod zoning;
@@ -77,6 +79,7 @@ macro_rules! lease_conformance_tests {
             a_lease_that_is_over_is_free,
             claims_go_by_the_lease,
             a_lease_that_is_over_claims_nothing,
+            claims_go_by_the_lease_of_the_jobs_own_shard,
             opening_an_epoch_takes_all_shards,
             nodes_come_and_go,
             a_named_lease_is_held_by_one_node,
@@ -142,6 +145,14 @@ macro_rules! conformance_tests {
             a_tenant_is_named_while_it_has_work,
             the_next_bucket_is_the_oldest_with_work,
             tenants_of_one_shard_do_not_see_each_other,
+        );
+        $crate::conformance_tests!(@cases $new_home, spreading:
+            a_spread_job_is_due_in_its_own_shard,
+            jobs_stay_where_they_are_when_the_spread_changes,
+            lists_and_counts_cover_all_shards,
+            equal_keys_make_one_job_whatever_the_shard,
+            a_batch_over_many_shards_is_taken_in_whole,
+            a_spread_tenant_survives_reopening,
         );
         $crate::conformance_tests!(@cases $new_home, reading:
             jobs_are_found_in_every_state,

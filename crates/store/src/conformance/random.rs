@@ -12,7 +12,7 @@ use tidewheel_core::job::{
 };
 use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::Bucket;
+use tidewheel_core::place::{Bucket, Shard, SubShard};
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
@@ -123,7 +123,9 @@ impl Pair<'_> {
             return Submission { job, key: None, fresh: false };
         }
         let tenant = self.dice.pick(&self.tenants).clone();
-        let mut job = Job::new(tenant, self.spec(), self.time(), u128::from(self.dice.roll()));
+        let (run_at, tail) = (self.time(), u128::from(self.dice.roll()));
+        let id = JobId::in_sub_shard(run_at, tail, self.sub_shard());
+        let mut job = Job::with_id(tenant, self.spec(), id);
         if self.dice.percent(5) {
             job.status = Status { state: State::Skipped, finished_at: Some(self.trial.now), ..job.status };
         }
@@ -133,6 +135,12 @@ impl Pair<'_> {
             until: self.trial.now.plus_ms(self.dice.between(1, 20 * MINUTE_MS)),
         });
         Submission { job, key, fresh: false }
+    }
+
+    /// The home shard, or any other that a tenant can be spread over.
+    fn sub_shard(&mut self) -> SubShard {
+        let number = if self.dice.percent(50) { 0 } else { self.dice.between(1, 15) };
+        u8::try_from(number).ok().and_then(SubShard::new).expect("there are sixteen")
     }
 
     /// A key for an order, which others may have.
@@ -293,8 +301,9 @@ impl Pair<'_> {
         let bucket = Bucket::of(self.time());
         let until = *self.dice.pick(&[self.trial.now, self.trial.now.plus_ms(5 * MINUTE_MS), Timestamp::MAX]);
         let count_max = *self.dice.pick(&[1, 3, 50]);
-        let real = walk::due(&*self.trial.store, &tenant, bucket, until, count_max).await;
-        let model = walk::due(&self.model, &tenant, bucket, until, count_max).await;
+        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(), self.model.layout().shards);
+        let real = walk::due_in(&*self.trial.store, shard, &tenant, bucket, until, count_max).await;
+        let model = walk::due_in(&self.model, shard, &tenant, bucket, until, count_max).await;
         // Jobs of one instant may stand in any order.
         let sorted = |(mut jobs, next_at): (Vec<Job>, Option<Timestamp>)| {
             jobs.sort_by_key(Job::position);
@@ -304,7 +313,8 @@ impl Pair<'_> {
     }
 
     async fn compare_buckets(&mut self) {
-        let shard = self.trial.shard(&self.dice.pick(&self.tenants).clone());
+        let tenant = self.dice.pick(&self.tenants).clone();
+        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(), self.model.layout().shards);
         let (from, until) = (Bucket::of(self.time()), Bucket::of(self.time()));
         let real = self.trial.store.next_bucket(shard, from, until).await.expect("read");
         let model = self.model.next_bucket(shard, from, until).await.expect("read");

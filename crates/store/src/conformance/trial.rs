@@ -10,7 +10,7 @@ use tidewheel_core::job::{
 };
 use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::place::{Bucket, Shard, SubShard};
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
@@ -84,6 +84,22 @@ impl<'a> Trial<'a> {
         let mut spec = spec(self.now);
         edit(&mut spec);
         Job::new(tenant.clone(), spec, self.now.plus_ms(in_ms), u128::from(self.tails.roll()))
+    }
+
+    /// Jobs of a tenant that is spread over `k` shards, in turn.
+    pub(super) fn spread_jobs(&mut self, tenant: &Tenant, k: usize, count: usize, in_ms: i64) -> Vec<Job> {
+        let run_at = self.now.plus_ms(in_ms);
+        let sub_shards: Vec<_> = SubShard::all().take(k).cycle().take(count).collect();
+        let mut job = |sub_shard| {
+            let id = JobId::in_sub_shard(run_at, u128::from(self.tails.roll()), sub_shard);
+            Job::with_id(tenant.clone(), spec(self.now), id)
+        };
+        sub_shards.into_iter().map(&mut job).collect()
+    }
+
+    /// The shard a job is in.
+    pub(super) fn shard_of(&self, job: &Job) -> Shard {
+        Shard::of_job(&job.tenant, job.id, self.store.layout().shards)
     }
 
     /// An id no schedule has.

@@ -13,12 +13,12 @@ use crate::{Due, Filter, ListQuery, ScheduleQuery, Store, TenantDue};
 /// No walk of the suite needs more pages; one that does goes in circles.
 const PAGES_COUNT_MAX: usize = 1_000;
 
-/// The shard of `tenant` in `store`.
+/// The home shard of `tenant` in `store`.
 pub(super) fn shard_of(store: &dyn Store, tenant: &Tenant) -> Shard {
     Shard::of(tenant, store.layout().shards)
 }
 
-/// All of `tenant`'s due jobs in `bucket` up to `until`, and when its next one there is due.
+/// All of `tenant`'s due jobs in `bucket` of its home shard up to `until`, and when its next one there is due.
 pub(super) async fn due(
     store: &dyn Store,
     tenant: &Tenant,
@@ -26,7 +26,18 @@ pub(super) async fn due(
     until: Timestamp,
     count_max: usize,
 ) -> (Vec<Job>, Option<Timestamp>) {
-    let shard = shard_of(store, tenant);
+    due_in(store, shard_of(store, tenant), tenant, bucket, until, count_max).await
+}
+
+/// The same in any shard.
+pub(super) async fn due_in(
+    store: &dyn Store,
+    shard: Shard,
+    tenant: &Tenant,
+    bucket: Bucket,
+    until: Timestamp,
+    count_max: usize,
+) -> (Vec<Job>, Option<Timestamp>) {
     let mut jobs: Vec<Job> = Vec::new();
     let mut after = None;
     for _ in 0..PAGES_COUNT_MAX {
@@ -36,6 +47,8 @@ pub(super) async fn due(
         assert!(page.jobs.len() <= count_max, "a page of {} for {count_max}", page.jobs.len());
         jobs.extend(page.jobs.iter().map(|job| Job::clone(job)));
         let Some(resume) = page.resume else {
+            let is_here = |job: &Job| Shard::of_job(tenant, job.id, store.layout().shards) == shard;
+            assert!(jobs.iter().all(is_here), "a due job is in the shard asked for");
             check_due(&jobs, tenant, bucket, until);
             return (jobs, page.next_at);
         };
@@ -96,7 +109,7 @@ pub(super) async fn everything_waiting(store: &dyn Store) -> Vec<Job> {
             let tenants = due_tenants(store, shard, bucket, 2).await;
             assert!(!tenants.is_empty(), "a bucket with work has tenants with work");
             for TenantDue { tenant, first_at } in tenants {
-                let (found, next_at) = due(store, &tenant, bucket, Timestamp::MAX, 7).await;
+                let (found, next_at) = due_in(store, shard, &tenant, bucket, Timestamp::MAX, 7).await;
                 assert_eq!(
                     found.first().and_then(Job::armed_at),
                     Some(first_at),

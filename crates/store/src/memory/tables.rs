@@ -158,7 +158,7 @@ impl Tables {
             return Ok(answer);
         }
         if let Command::Claim { epoch, .. } = order.command
-            && !self.leases.allows(now, Shard::of(&order.tenant, self.layout.shards), epoch)
+            && !self.leases.allows(now, Shard::of_job(&order.tenant, order.id, self.layout.shards), epoch)
         {
             return Ok(Err(Refusal::Fenced));
         }
@@ -225,7 +225,7 @@ impl Tables {
 
     fn forget(&mut self, job: &Job) {
         if let Some(at) = job.armed_at() {
-            let place = (Shard::of(&job.tenant, self.layout.shards), Bucket::of(at));
+            let place = (Shard::of_job(&job.tenant, job.id, self.layout.shards), Bucket::of(at));
             let tenants = self.armed.entry(place).or_default();
             let positions = tenants.entry(job.tenant.clone()).or_default();
             positions.remove(&Position { at, id: job.id });
@@ -247,7 +247,7 @@ impl Tables {
 
     fn note(&mut self, job: Job) {
         if let Some(at) = job.armed_at() {
-            let place = (Shard::of(&job.tenant, self.layout.shards), Bucket::of(at));
+            let place = (Shard::of_job(&job.tenant, job.id, self.layout.shards), Bucket::of(at));
             let tenants = self.armed.entry(place).or_default();
             tenants.entry(job.tenant.clone()).or_default().insert(Position { at, id: job.id });
         }

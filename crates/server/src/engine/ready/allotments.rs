@@ -26,6 +26,8 @@ pub struct Allotment {
     pub queue_running_count_max: Option<u32>,
     /// Attempts it may start in a second.
     pub starts_per_s: Option<u32>,
+    /// Shards its jobs are spread over, those that were put there under an earlier setting included; 1 is usual.
+    pub spread: u8,
 }
 
 #[derive(Debug)]
@@ -156,12 +158,12 @@ impl Allotments {
         true
     }
 
-    /// Forgets attempts of tenants for which `wanted` does not hold.
-    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant) -> bool) {
-        let is_wanted = |name: &str| Tenant::new(name).is_ok_and(|tenant| wanted(&tenant));
+    /// Forgets attempts for which `wanted` does not hold.
+    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant, JobId) -> bool) {
+        let is_wanted = |name: &str, id| Tenant::new(name).is_ok_and(|tenant| wanted(&tenant, id));
         let Self { under_way, caps, .. } = self;
-        under_way.retain(|_, attempt| {
-            let stays = is_wanted(&attempt.tenant);
+        under_way.retain(|id, attempt| {
+            let stays = is_wanted(&attempt.tenant, *id);
             if !stays && let Some(cap) = caps.get_mut(&attempt.tenant) {
                 cap.remove(attempt.lane.as_ref());
             }

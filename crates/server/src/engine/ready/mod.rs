@@ -26,6 +26,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Shard, SubShard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::wheel::Wheel;
 
@@ -78,6 +79,8 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Ready {
     config: Config,
+    /// How many shards there are.
+    shards: u16,
     made_up: MadeUp,
     wheel: Wheel<Arc<Job>>,
     held: FxHashMap<JobId, Held>,
@@ -113,8 +116,9 @@ pub(super) struct Ready {
 const FAST_PICKS: usize = 256;
 
 impl Ready {
-    pub(super) fn new(config: Config, made_up: MadeUp, now: Timestamp) -> Self {
+    pub(super) fn new(config: Config, shards: u16, made_up: MadeUp, now: Timestamp) -> Self {
         Self {
+            shards,
             breakers: Breakers::new(config.breaker),
             paces: Paces::new(config.host_rates.clone()),
             config,
@@ -288,13 +292,16 @@ impl Ready {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
         let made_up = self.made_up.has(&job);
-        let key = |job: &Job| LotKey { tenant: job.tenant.clone(), priority: job.spec.priority, made_up };
+        let (priority, shards) = (job.spec.priority, self.shards);
+        let key = |job: &Job| {
+            let shard = Shard::of_job(&job.tenant, job.id, shards);
+            LotKey { tenant: job.tenant.clone(), priority, made_up, shard }
+        };
         let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         };
-        let priority = job.spec.priority;
         let at = job.status.due_at;
         if !refilling
             && !slot.overflows.is_empty()
@@ -360,10 +367,12 @@ impl Ready {
         self.unhold(&job.id);
     }
 
-    /// Forgets what waits of tenants for which `wanted` does not hold.
-    pub(super) fn keep(&mut self, wanted: impl Fn(&Tenant) -> bool) {
+    /// Forgets what waits in shards for which `wanted` does not hold.
+    pub(super) fn keep(&mut self, wanted: impl Fn(Shard) -> bool) {
+        let shards = self.shards;
+        let shard_of = |job: &Job| Shard::of_job(&job.tenant, job.id, shards);
         for (at_ms, job) in self.wheel.drain() {
-            if wanted(&job.tenant) {
+            if wanted(shard_of(&job)) {
                 self.wheel.insert(at_ms, job);
             } else if self.waits_in_wheel(&job) {
                 self.unhold(&job.id);
@@ -371,18 +380,20 @@ impl Ready {
         }
         for index in 0..self.lanes.len() {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { continue };
-            slot.overflows.retain(|key, _| wanted(&key.tenant));
+            slot.overflows.retain(|key, _| wanted(key.shard));
             let mut removed = Vec::new();
             for tenant in slot.lane.tenants() {
-                removed.extend(slot.lane.remove(&tenant, |job| !wanted(&job.tenant)));
+                removed.extend(slot.lane.remove(&tenant, |job| !wanted(shard_of(job))));
             }
             removed.iter().for_each(|entry| self.unhold(&entry.item.id));
             self.tidy(index);
         }
-        self.refills.retain(|lot| wanted(&lot.key.tenant));
-        self.failed_refills.retain(|lot| wanted(&lot.key.tenant));
-        self.breakers.keep(&wanted);
-        self.allotments.keep(wanted);
+        self.refills.retain(|lot| wanted(lot.key.shard));
+        self.failed_refills.retain(|lot| wanted(lot.key.shard));
+        let is_any =
+            |tenant: &Tenant| SubShard::all().any(|sub| wanted(Shard::of_sub_shard(tenant, sub, shards)));
+        self.breakers.keep(is_any);
+        self.allotments.keep(|tenant, id| wanted(Shard::of_job(tenant, id, shards)));
     }
 
     /// Whether the wheel's entry of a job is the one that counts.

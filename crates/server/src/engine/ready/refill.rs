@@ -1,11 +1,12 @@
 //! Lots that overflowed: what finds no room in memory stays in the store, and the lot it belongs to (one tenant's
-//! jobs of one priority for one destination) remembers from where to read on. Other lots are not held up.
+//! jobs of one priority for one destination, in one shard) remembers from where to read on. Other lots are not held up.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tidewheel_core::job::{Job, Priority};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::{Bucket, Position};
+use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
 use super::pick::LaneSlot;
@@ -24,13 +25,14 @@ pub(super) struct Overflow {
     turned_away: Option<Timestamp>,
 }
 
-/// One tenant's jobs of one priority. Those that are made up for stand apart: they keep to a pace, and must not
+/// One tenant's jobs of one priority in one shard. Those that are made up for stand apart: they keep to a pace, and must not
 /// hold up the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct LotKey {
     pub(in crate::engine) tenant: Tenant,
     pub(in crate::engine) priority: Priority,
     pub(in crate::engine) made_up: bool,
+    pub(in crate::engine) shard: Shard,
 }
 
 /// Such jobs in one lane.
@@ -50,16 +52,35 @@ pub(in crate::engine) struct Refill {
 
 impl Ready {
     pub(super) fn lot_key(&self, job: &Job) -> LotKey {
-        LotKey { tenant: job.tenant.clone(), priority: job.spec.priority, made_up: self.made_up.has(job) }
+        LotKey {
+            tenant: job.tenant.clone(),
+            priority: job.spec.priority,
+            made_up: self.made_up.has(job),
+            shard: self.shard_of(job),
+        }
+    }
+
+    /// The shard a job is in.
+    pub(super) fn shard_of(&self, job: &Job) -> Shard {
+        Shard::of_job(&job.tenant, job.id, self.shards)
     }
 
     /// Queues reads for a tenant's lots of one priority, which share their room in the lane.
     pub(super) fn queue_refills(&mut self, index: usize, tenant: &Tenant, priority: Priority) {
         let is_any = |slot: &LaneSlot| !slot.overflows.is_empty();
-        if self.lanes.get(index).and_then(Option::as_ref).is_some_and(is_any) {
-            for made_up in [false, true] {
-                self.queue_refill(index, LotKey { tenant: tenant.clone(), priority, made_up });
-            }
+        if !self.lanes.get(index).and_then(Option::as_ref).is_some_and(is_any) {
+            return;
+        }
+        let first = LotKey { tenant: tenant.clone(), priority, made_up: false, shard: Shard(0) };
+        let mut from = Bound::Included(first);
+        while let Some(slot) = self.lanes.get(index).and_then(Option::as_ref)
+            && let Some((key, _)) = slot.overflows.range((from, Bound::Unbounded)).next()
+            && key.priority == priority
+            && key.tenant == *tenant
+        {
+            let key = key.clone();
+            self.queue_refill(index, key.clone());
+            from = Bound::Excluded(key);
         }
     }
 

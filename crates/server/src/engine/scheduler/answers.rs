@@ -41,18 +41,18 @@ impl Scheduler {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
-                tracing::warn!(%error, tenant = %stretch.tenant, "due jobs could not be read; trying again");
+                tracing::warn!(%error, tenant = %stretch.of.tenant, "due jobs could not be read; trying again");
                 let at = read.after.map_or(stretch.bucket.start(), |position| position.at);
                 let reached = Reached::NoRoom { at, retry_at: now.plus_ms(READ_RETRY_MS) };
                 self.scan.done(stretch, reached, now);
                 return;
             }
         };
-        if !self.shared.territory.holds(&stretch.tenant) {
+        if !self.shared.territory.holds(stretch.of.shard) {
             // Others serve it now; its cursors are gone already.
             return;
         }
-        self.scan.charge(&stretch.tenant, page.jobs.len());
+        self.scan.charge(&stretch.of.tenant, page.jobs.len());
         let horizon = self.horizon(now);
         let stopped = match stretch.part {
             Part::Live => self.take_live(stretch, page.jobs, now, horizon),
@@ -68,7 +68,7 @@ impl Scheduler {
         if let Some(at) =
             page.next_at.filter(|at| read.until < self.missed_before && *at >= self.missed_before)
         {
-            self.scan.announce(&stretch.tenant, at);
+            self.scan.announce(&stretch.of, at);
         }
     }
 
@@ -76,7 +76,7 @@ impl Scheduler {
         self.reads = self.reads.saturating_sub(1);
         match page {
             // Others serve it now.
-            Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
+            Ok(_) | Err(_) if !self.shared.territory.holds(refill.lot.key.shard) => {}
             Ok(page) => {
                 let times = (now, self.shared.clock.monotonic_ms());
                 self.ready.refill(refill, (page.jobs, page.resume), &mut self.governor, times);
@@ -113,8 +113,8 @@ impl Scheduler {
         }
         self.recheck(doubtful);
         if let Some((first, last)) = marked {
-            self.scan.announce_made_up(&stretch.tenant, first);
-            self.scan.announce_made_up(&stretch.tenant, last);
+            self.scan.announce_made_up(&stretch.of, first);
+            self.scan.announce_made_up(&stretch.of, last);
         }
         stopped
     }

@@ -20,7 +20,7 @@ use tidewheel_core::limits::{BUCKET_MS, LEASE_MARGIN_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Due, DuePage, Error, Order};
+use tidewheel_store::{Checkpoint, Due, DuePage, Error, Order};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::claims::{self, Claim, Granted};
@@ -31,7 +31,8 @@ use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
-use crate::engine::scan::{Part, Read, Scan};
+use crate::engine::scan::{Part, Read, Scan, TenantShard};
+use crate::engine::spread::Spreads;
 use crate::engine::target_answers::Heard;
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
 use crate::engine::{BreakerView, LaneView, Shared, Take, Whereabouts, named, outcomes, recheck};
@@ -47,7 +48,7 @@ pub(in crate::engine) enum Message {
     /// Reports were written: the jobs as they are now, and those whose report was refused.
     Reported { jobs: Vec<Arc<Job>>, refused: Vec<(Tenant, JobId, Option<Token>)> },
     /// Tenants with work in buckets that were opened or swept.
-    Listed(Vec<(Tenant, Timestamp)>),
+    Listed(Vec<(TenantShard, Timestamp)>),
     /// A job was read again.
     Rechecked(Arc<Job>),
     /// A listing came to its end.
@@ -115,6 +116,9 @@ pub(in crate::engine) struct Scheduler {
     workers: Workers,
     peers: Peers,
     governor: Governor,
+    /// What tenants are allotted in all, and which of them share that with other nodes.
+    allotted: Vec<Allotment>,
+    spreads: Spreads,
     reads: usize,
     lots_first: bool,
     claims: usize,
@@ -147,7 +151,9 @@ impl Scheduler {
         let leases =
             if shared.territory.is_shared() { Leases::default() } else { take_over(&shared).await? };
         let mut scheduler = Self {
-            ready: Ready::new(config.clone(), MadeUp { missed_before }, now),
+            ready: Ready::new(config.clone(), shared.store.layout().shards, MadeUp { missed_before }, now),
+            allotted: Vec::new(),
+            spreads: Spreads::default(),
             scan: Scan::new(config.lookahead_ms, missed_before),
             governor: Governor::new(
                 config.catch_up_per_second,
@@ -192,8 +198,10 @@ impl Scheduler {
         }
         let checkpoints = self.shared.store.checkpoints().await?;
         let frontier = checkpoints.iter().map(|c| c.frontier).min().unwrap_or(Bucket(0));
-        for cursor in checkpoints.iter().flat_map(|checkpoint| &checkpoint.cursors) {
-            self.scan.open(&cursor.tenant, cursor.position.at);
+        for Checkpoint { shard, cursors, .. } in checkpoints {
+            for cursor in cursors {
+                self.scan.open(&TenantShard { tenant: cursor.tenant, shard }, cursor.position.at);
+            }
         }
         self.publish_horizon(now);
         self.next_bucket = frontier.min(Bucket::of(now));
@@ -360,13 +368,14 @@ impl Scheduler {
     fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
         let count_max = match read.stretch.part {
             Part::Missed if read.until < self.missed_before => {
-                self.config.quantum.min(self.governor.allowance(&read.stretch.tenant, monotonic_ms).max(1))
+                self.config.quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
             }
             // Among live jobs, what is made up for may be far between.
             Part::Missed | Part::Live => self.config.quantum,
         };
-        let due = self.due(&read.stretch.tenant, read.stretch.bucket, read.until, count_max);
-        let due = Due { after: read.after, ..due };
+        let TenantShard { tenant, shard } = &read.stretch.of;
+        let due = due_of(tenant, *shard, read.stretch.bucket, count_max);
+        let due = Due { after: read.after, until: read.until, ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -376,26 +385,15 @@ impl Scheduler {
     }
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
-        let due = self.due(&refill.lot.key.tenant, refill.bucket, now, self.config.quantum);
-        let due = Due { after: Some(refill.after), ..due };
+        let key = &refill.lot.key;
+        let due = due_of(&key.tenant, key.shard, refill.bucket, self.config.quantum);
+        let due = Due { after: Some(refill.after), until: now, ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let page = shared.store.due(due).await;
             shared.tell(Message::Refilled { refill, page });
         });
-    }
-
-    fn due(&self, tenant: &Tenant, bucket: Bucket, until: Timestamp, count_max: usize) -> Due {
-        Due {
-            shard: Shard::of(tenant, self.shared.store.layout().shards),
-            bucket,
-            tenant: tenant.clone(),
-            after: None,
-            until,
-            count_max,
-            bytes_max: PAGE_BYTES_MAX,
-        }
     }
 
     fn start_claims(&mut self, now: Timestamp) {
@@ -459,6 +457,19 @@ impl Scheduler {
             }
             reply.send(left).ok();
         });
+    }
+}
+
+/// All of a tenant's jobs of a shard in a bucket.
+fn due_of(tenant: &Tenant, shard: Shard, bucket: Bucket, count_max: usize) -> Due {
+    Due {
+        shard,
+        bucket,
+        tenant: tenant.clone(),
+        after: None,
+        until: Timestamp::MAX,
+        count_max,
+        bytes_max: PAGE_BYTES_MAX,
     }
 }
 

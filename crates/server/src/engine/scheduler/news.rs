@@ -12,6 +12,8 @@ use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
 use crate::engine::leases::Renewal;
 use crate::engine::ready::{Allotment, Offer, Stage};
+use crate::engine::scan::TenantShard;
+use crate::engine::spread::Spreads;
 use crate::engine::{Whereabouts, is_waiting};
 
 impl Scheduler {
@@ -44,8 +46,8 @@ impl Scheduler {
             }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
-                for (tenant, first_at) in tenants {
-                    self.scan.open(&tenant, first_at);
+                for (of, first_at) in tenants {
+                    self.scan.open(&of, first_at);
                 }
             }
             Message::ListingDone { failed } => {
@@ -57,7 +59,7 @@ impl Scheduler {
             Message::Read { read, page } => self.read_back(&read, page, now),
             Message::Refilled { refill, page } => self.refilled(&refill, page, now),
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
-            Message::Allot(all) => self.allot(&all),
+            Message::Allot(all) => self.allot(all),
             Message::Take { take, reply } => self.taker(take, reply),
             Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {
@@ -82,9 +84,19 @@ impl Scheduler {
     }
 
     /// Goes by other weights and caps, for what waits already too.
-    fn allot(&mut self, all: &[Allotment]) {
-        self.ready.allot(all, self.leases.each());
+    fn allot(&mut self, all: Vec<Allotment>) {
+        self.spreads = Spreads::of(&all, &*self.shared.store);
+        self.allotted = all;
+        self.allot_parts();
         self.scan.set_weights(self.ready.weights());
+    }
+
+    /// Goes by the part of each cap that belongs to the shards served here.
+    pub(super) fn allot_parts(&mut self) {
+        let territory = &self.shared.territory;
+        let parts = self.spreads.parts(&self.allotted, territory);
+        self.ready.allot(&parts, self.leases.each());
+        self.governor.set_parts(self.spreads.held(territory));
     }
 
     fn drain(&mut self, reply: oneshot::Sender<usize>) {
@@ -99,10 +111,10 @@ impl Scheduler {
         if self.pass_on(&job) {
             return;
         }
-        let (tenant, at) = (job.tenant.clone(), job.status.due_at);
+        let (tenant, id, at) = (job.tenant.clone(), job.id, job.status.due_at);
         if MadeUp::is_marked(&job) && !self.may_make_up(&job, now) {
             if Bucket::of(at) < self.next_bucket {
-                self.scan.announce_made_up(&tenant, at);
+                self.scan.announce_made_up(&self.shared.territory.place_of(&job), at);
             }
             return;
         }
@@ -110,7 +122,8 @@ impl Scheduler {
             Offer::Held | Offer::Overflowed => {}
             Offer::Later | Offer::NoRoom { .. } => {
                 if Bucket::of(at) < self.next_bucket {
-                    self.scan.announce(&tenant, at);
+                    let shard = self.shared.territory.shard_of(&tenant, id);
+                    self.scan.announce(&TenantShard { tenant, shard }, at);
                 }
             }
         }

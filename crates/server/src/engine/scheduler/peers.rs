@@ -16,6 +16,7 @@ use crate::engine::peers::{
     self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
 };
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId, Wish};
+use crate::engine::spread::Serves;
 
 /// How much shorter a lease may be than its worker asked for: the way to the worker takes some time.
 const LEASE_SLACK_MS: i64 = SECOND_MS;
@@ -50,7 +51,11 @@ impl Scheduler {
             self.peers.repeat_at_ms = monotonic_ms + WANTS_REPEAT_MS;
         }
         let territory = &self.shared.territory;
-        let is_others = |wish: &Wish| wish.interest.only_tenant().is_none_or(|it| !territory.holds(it));
+        let spreads = &self.spreads;
+        let is_others = |wish: &Wish| {
+            let tenant = wish.interest.only_tenant();
+            tenant.is_none_or(|tenant| spreads.serves(tenant, territory) != Serves::All)
+        };
         let guests = &self.peers.guests;
         let has_guest = |wish: &Wish| guests.iter().any(|guest| is_of_queue(&guest.job, &wish.queue));
         let mut wants = self.ready.demand(in_full, is_others, has_guest);
@@ -82,11 +87,12 @@ impl Scheduler {
         let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
         for want in wants {
             let (room, wish) = (want.room, Wish::of(want));
-            let share = match wish.interest.only_tenant() {
+            let tenant = wish.interest.only_tenant();
+            let share = match tenant.map(|tenant| self.spreads.serves(tenant, &self.shared.territory)) {
                 // One giver alone has it.
-                Some(tenant) if self.shared.territory.holds(tenant) => room,
-                Some(_) => 0,
-                None => room.div_ceil(givers),
+                Some(Serves::All) => room,
+                Some(Serves::None) => 0,
+                Some(Serves::Some) | None => room.div_ceil(givers),
             };
             self.serve(node, wish, share, (number, now_ms));
         }
@@ -224,7 +230,7 @@ impl Scheduler {
     /// has it. Only where that is first known, or the news would go round for ever.
     pub(super) fn tell_holder(&self, job: &Job) {
         let territory = &self.shared.territory;
-        if !territory.is_shared() || job.status.running.is_some() || !territory.holds(&job.tenant) {
+        if !territory.is_shared() || job.status.running.is_some() || !territory.holds_job(job) {
             return;
         }
         let is_called_off = job.status.attempts.last().is_some_and(|last| {

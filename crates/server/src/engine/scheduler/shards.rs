@@ -15,6 +15,7 @@ impl Scheduler {
             self.leases.hold(job, now, monotonic_ms);
             self.ready.adopt(job);
         }
+        self.allot_parts();
         let last = Bucket(self.next_bucket.0.saturating_sub(1));
         self.list_shards(shards, Bucket(0), last);
     }
@@ -22,13 +23,14 @@ impl Scheduler {
     /// Forgets what waits of shards that others serve now. What is being delivered goes on: its token says whose it is.
     pub(super) fn lost(&mut self) {
         let territory = &self.shared.territory;
-        self.scan.keep(|tenant| territory.holds(tenant));
-        self.ready.keep(|tenant| territory.holds(tenant));
+        self.scan.keep(|shard| territory.holds(shard));
+        self.ready.keep(|shard| territory.holds(shard));
+        self.allot_parts();
     }
 
     /// Tells whoever serves the job that it changed; says whether that is another node.
     pub(super) fn pass_on(&self, job: &Job) -> bool {
-        let is_others = self.shared.territory.is_shared() && !self.shared.territory.holds(&job.tenant);
+        let is_others = self.shared.territory.is_shared() && !self.shared.territory.holds_job(job);
         if is_others {
             self.shared.pass_on(News::Changed { tenant: job.tenant.clone(), id: job.id });
         }

@@ -75,12 +75,11 @@ impl Scheduler {
             |held: Held| Checkpoint { shard: held.shard, frontier: Bucket::of(low), cursors: Vec::new() };
         let mut checkpoints: Vec<Checkpoint> =
             self.shared.territory.held().into_iter().map(checkpoint).collect();
-        for (tenant, bucket, after) in self.scan.cursors() {
+        for (of, bucket, after) in self.scan.cursors() {
             let Some(after) = after.filter(|_| bucket == Bucket::of(low)) else { continue };
-            let shard = self.shared.territory.shard_of(tenant);
-            if let Some(checkpoint) = checkpoints.iter_mut().find(|checkpoint| checkpoint.shard == shard) {
+            if let Some(checkpoint) = checkpoints.iter_mut().find(|checkpoint| checkpoint.shard == of.shard) {
                 let position = after.min(just_before(low));
-                checkpoint.cursors.push(Cursor { bucket, tenant: tenant.clone(), position });
+                checkpoint.cursors.push(Cursor { bucket, tenant: of.tenant.clone(), position });
             }
         }
         checkpoints

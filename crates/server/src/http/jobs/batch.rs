@@ -18,6 +18,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 use tidewheel_store::{OnConflict, Submission, Submitted};
 
+use super::placing::Placing;
 use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
 use crate::http::admission::{Asked, admit};
@@ -92,6 +93,7 @@ struct Batch<'a> {
     registered: Registered<'a>,
     reader: JobReader<'a, Targets>,
     now: Timestamp,
+    placing: Placing,
     key: Option<Arc<str>>,
     /// Of the request; an item may have its own.
     trace: Option<Box<TraceContext>>,
@@ -109,10 +111,12 @@ impl<'a> Batch<'a> {
         let now = app.now();
         let reader = JobReader::new(now, &app.targets);
         let (submissions, items) = (Vec::new(), Vec::new());
+        let settings = settings(app, caller);
         Self {
             app,
             caller,
-            settings: settings(app, caller),
+            placing: Placing::of(app, &caller.tenant, &settings),
+            settings,
             registered: Registered::of(app, caller),
             reader,
             now,
@@ -169,7 +173,8 @@ impl<'a> Batch<'a> {
             }
             (None, None) => None,
         };
-        self.submissions.push(submission(self.app, &self.caller.tenant, request, key, self.now));
+        let tenant = &self.caller.tenant;
+        self.submissions.push(submission(self.app, tenant, request, key, self.now, &self.placing));
     }
 }
 

@@ -11,6 +11,7 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Submitted};
 
+use super::placing::Placing;
 use super::submit::{check, settings, submission};
 use crate::http::admission::{Asked, admit};
 use crate::http::answer;
@@ -61,10 +62,12 @@ pub(super) async fn submit(
         Flat::Once(mut request) => {
             request.trace = header_trace(headers);
             let registered = Registered::of(app, &caller);
-            check(&settings(app, &caller), &registered, &caller, &mut request, &At::ROOT, &mut faults);
+            let settings = settings(app, &caller);
+            check(&settings, &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
             let admitted = admit(app, &tenant, Asked::one(request.priority)).await?;
-            let submission = submission(app, &tenant, *request, key, now);
+            let placing = Placing::of(app, &tenant, &settings);
+            let submission = submission(app, &tenant, *request, key, now, &placing);
             let (id, run_at) = (submission.job.id, submission.job.status.due_at);
             let engine = app.engine.clone();
             let submitted = async move {

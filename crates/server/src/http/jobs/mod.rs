@@ -4,5 +4,6 @@ pub(super) mod batch;
 pub(super) mod change;
 pub(super) mod explain;
 mod flat;
+mod placing;
 pub(super) mod read;
 pub(super) mod submit;

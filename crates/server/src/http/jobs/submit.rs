@@ -19,6 +19,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
 use super::flat;
+use super::placing::Placing;
 use crate::directory::TenantSettings;
 use crate::http::admission::{Asked, admit, objection};
 use crate::http::answer;
@@ -49,9 +50,10 @@ pub(crate) async fn one(
     let mut request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
     let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
     let key = choose_key(body_key, header_key.as_ref(), &mut faults);
+    let settings = settings(&app, &caller);
     if let Some(request) = &mut request {
         let registered = Registered::of(&app, &caller);
-        check(&settings(&app, &caller), &registered, &caller, request, &At::ROOT, &mut faults);
+        check(&settings, &registered, &caller, request, &At::ROOT, &mut faults);
     }
     refuse_faults(faults)?;
     let mut request =
@@ -59,7 +61,8 @@ pub(crate) async fn one(
     request.trace = request.trace.or_else(|| header_trace(&headers));
 
     let admitted = admit(&app, &caller.tenant, Asked::one(request.priority)).await?;
-    let submission = submission(&app, &caller.tenant, request, key.clone(), now);
+    let placing = Placing::of(&app, &caller.tenant, &settings);
+    let submission = submission(&app, &caller.tenant, request, key.clone(), now, &placing);
     let job = submission.job.clone();
     let engine = app.engine.clone();
     let submitted = async move {
@@ -110,6 +113,7 @@ pub(super) fn submission(
     request: JobRequest,
     key: Option<Arc<str>>,
     now: Timestamp,
+    placing: &Placing,
 ) -> Submission {
     let claim = key.clone().map(|key| IdempotencyClaim {
         key,
@@ -132,7 +136,7 @@ pub(super) fn submission(
         created_at: now,
     };
     Submission {
-        job: Job::new(tenant.clone(), spec, run_at, app.engine.random().tail()),
+        job: Job::with_id(tenant.clone(), spec, placing.id(run_at, app.engine.random().tail())),
         key: claim,
         fresh: true,
     }

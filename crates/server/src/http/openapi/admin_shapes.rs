@@ -5,7 +5,8 @@ use tidewheel_api::wire::key_request::ROLES;
 use tidewheel_api::wire::notification_request::EVENTS;
 use tidewheel_api::wire::tenant_request::LIMIT_MAX;
 use tidewheel_core::limits::{
-    KEY_NAME_BYTES_MAX, KEY_NAMES_COUNT_MAX, PAYLOAD_BYTES_MAX, TENANT_WEIGHT_DEFAULT, TENANT_WEIGHT_MAX,
+    KEY_NAME_BYTES_MAX, KEY_NAMES_COUNT_MAX, PAYLOAD_BYTES_MAX, SUB_SHARDS_COUNT_MAX, TENANT_WEIGHT_DEFAULT,
+    TENANT_WEIGHT_MAX,
 };
 
 use super::reference;
@@ -18,6 +19,7 @@ pub(super) fn requests() -> Value {
         "NewTenantSettings": keyed(&[], json!({
             "id": {"type": "string", "description": "That of the address; may be left out."},
             "weight": {"type": "integer", "minimum": 1, "maximum": TENANT_WEIGHT_MAX, "default": TENANT_WEIGHT_DEFAULT},
+            "sub_shards": {"type": "integer", "minimum": 1, "maximum": SUB_SHARDS_COUNT_MAX, "default": 1, "description": "Shards its new jobs are spread over: 1, 2, 4, 8 or 16, not more than the store has. Caps are split over them, and none may be less."},
             "limits": {"type": "object", "additionalProperties": false, "properties": {
                 "submit_rate": count(1, "Jobs submitted per second, over time."),
                 "submit_burst": count(1, "Jobs submitted at once; those of one second unless set."),
@@ -77,6 +79,7 @@ pub(super) fn answers() -> Value {
         "TenantSettings": open(json!({
             "id": {"type": "string"},
             "weight": {"type": "integer"},
+            "sub_shards": {"type": "integer", "description": "Shards its new jobs are spread over."},
             "limits": open(json!({
                 "submit_rate": number(),
                 "submit_burst": number(),

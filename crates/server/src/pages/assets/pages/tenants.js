@@ -22,6 +22,8 @@ const LIMITS = [
   ["payload_bytes", "Bytes of a payload"],
   ["retention", "Finished jobs are kept"],
 ];
+// What a tenant's jobs can be spread over.
+const SUB_SHARDS = [1, 2, 4, 8, 16];
 const DURATIONS = ["min_interval", "retention"];
 
 function switchTo(name) {
@@ -39,18 +41,18 @@ function limitList(limits) {
 // The form that changes what holds for a tenant; what is left empty has no limit.
 async function edit(id) {
   const whole = await getWhole(`/v1/tenants/${encodeURIComponent(id)}`);
-  const { weight, limits } = whole.json;
+  const { weight, sub_shards: subShards, limits } = whole.json;
   const line = (name, value, options) => h("input", { name, value, autocomplete: "off", ...options });
   const counts = (name) => (DURATIONS.includes(name) ? { placeholder: "such as 30s or 7d" } : { type: "number", min: 0, step: 1, placeholder: "no limit" });
   const done = await formDialog({
     title: `Change the tenant ${id}`,
-    body: [h("div", { class: "form-grid" }, field("Weight", line("weight", weight, { type: "number", min: 1, max: 1_000, step: 1, required: true })), LIMITS.map(([name, said]) => field(said, line(name, limits[name], counts(name))))),
+    body: [h("div", { class: "form-grid" }, field("Weight", line("weight", weight, { type: "number", min: 1, max: 1_000, step: 1, required: true })), field("Spread over shards", h("select", { name: "sub_shards" }, SUB_SHARDS.map((count) => h("option", { value: count, selected: count === subShards }, String(count))))), LIMITS.map(([name, said]) => field(said, line(name, limits[name], counts(name))))),
       h("p", { class: "soft small" }, "What is left empty has no limit, or the server's own. It holds at once.")],
     action: "Save",
     send: (data) => {
       const said = LIMITS.map(([name]) => [name, data.get(name).trim()]).filter(([, value]) => value !== "");
       const next = Object.fromEntries(said.map(([name, value]) => [name, DURATIONS.includes(name) ? value : Number(value)]));
-      return change("PUT", `/v1/tenants/${encodeURIComponent(id)}`, { body: { weight: Number(data.get("weight")), limits: next }, etag: whole.etag });
+      return change("PUT", `/v1/tenants/${encodeURIComponent(id)}`, { body: { weight: Number(data.get("weight")), sub_shards: Number(data.get("sub_shards")), limits: next }, etag: whole.etag });
     },
   });
   if (done) {
@@ -103,7 +105,7 @@ export async function show({ root, signal }) {
     const unset = { weight: 1, limits: {} };
     const names = [...new Set([...backlogs.keys(), ...known.keys()])];
     const rows = names.map((id) => ({ ...unset, ...known.get(id), id })).map((row) => ({ ...row, limits: { waiting: null, ...row.limits } }));
-    replace(own, usage(view, mine.limits), h("h3", {}, "Now"), facts([["Weight", mine.weight], ["Due and waiting", `${number(view.lanes.reduce((sum, lane) => sum + lane.depth, 0))} in ${number(view.lanes.length)} queues and targets`], ["Dead letters", number(view.jobs.dead)]]));
+    replace(own, usage(view, mine.limits), h("h3", {}, "Now"), facts([["Weight", mine.weight], ["Spread over shards", mine.sub_shards], ["Due and waiting", `${number(view.lanes.reduce((sum, lane) => sum + lane.depth, 0))} in ${number(view.lanes.length)} queues and targets`], ["Dead letters", number(view.jobs.dead)]]));
     replace(note, rows.length === 0 ? empty("No tenant is known.") : h("p", { class: "soft small" }, "Refused: submissions this node has turned away since it started, because of the tenant's rate or of how many wait.", page.next_cursor ? ` The first ${number(rows.length)} tenants are shown.` : ""));
     const total = rows.reduce((sum, { weight }) => sum + weight, 0);
     keyed(body, rows, { key: ({ id }) => id, make: makeRow, update: (row, tenant) => updateRow(row, tenant, total, backlogs.get(tenant.id)) });

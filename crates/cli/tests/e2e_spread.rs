@@ -1,0 +1,179 @@
+//! A hot tenant that is spread over several shards, on two servers with one PostgreSQL, from outside: both start its jobs,
+//! its caps hold for both together, and what it is spread over is changed while it is busy.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::print_stdout, reason = "it says what it saw")]
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use harness::postgres::Postgres;
+use harness::target::Target;
+use harness::{Answer, Server, request, until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidewheel_core::id::JobId;
+use tidewheel_core::names::Tenant;
+use tidewheel_core::place::{Shard, SubShard};
+
+const SHARDS: u16 = 64;
+
+struct Cluster {
+    nodes: [Server; 2],
+    _data: TempDir,
+    _postgres: Postgres,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
+        let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
+        let nodes = [start(), start()];
+        until("the shards to be shared out", || {
+            let cluster = nodes[0].get("/v1/cluster");
+            let all = cluster["nodes"].as_array().unwrap();
+            let is_half =
+                |node: &Value| node["shards"] == u64::from(SHARDS / 2) && node["state"] == "serving";
+            (all.len() == 2 && all.iter().all(is_half)).then_some(())
+        });
+        Self { nodes, _data: data, _postgres: postgres }
+    }
+
+    /// A tenant of whose first four sub-shards each node serves two.
+    fn hot_tenant(&self) -> String {
+        let cluster = self.nodes[0].get("/v1/cluster");
+        let nodes = cluster["nodes"].as_array().unwrap();
+        let leases = nodes[0]["leases"].as_array().unwrap();
+        let is_first = |shard: Shard| {
+            leases.iter().any(|lease| {
+                let [first, last] = ["first_shard", "last_shard"].map(|name| lease[name].as_u64().unwrap());
+                (first..=last).contains(&u64::from(shard.0))
+            })
+        };
+        let served = |name: &Tenant| {
+            SubShard::all().take(4).filter(|sub| is_first(Shard::of_sub_shard(name, *sub, SHARDS))).count()
+        };
+        let mut names = (0..1_000).map(|n| Tenant::new(&format!("hot-{n}")).unwrap());
+        names.find(|name| served(name) == 2).unwrap().as_str().to_owned()
+    }
+
+    /// Sets a tenant up through one node, and waits until both go by it.
+    fn set(&self, tenant: &str, settings: &Value) {
+        let path = format!("/v1/tenants/{tenant}");
+        let set = call(self.nodes[0].address, tenant, "PUT", &path, settings);
+        assert_eq!(set.status, 200, "{}", set.text());
+        until("both nodes to know", || {
+            let shown = call(self.nodes[1].address, tenant, "GET", &path, &json!({})).json();
+            (shown == set.json()).then_some(())
+        });
+    }
+
+    /// Attempts each node has started.
+    fn starts(&self) -> [f64; 2] {
+        [0, 1].map(|at: usize| {
+            let text = self.nodes[at].request("GET", "/metrics", "").text();
+            let starts = text.lines().filter(|line| line.starts_with("tidewheel_starts_total"));
+            starts.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+        })
+    }
+}
+
+fn call(address: SocketAddr, tenant: &str, method: &str, path: &str, body: &Value) -> Answer {
+    request(address, method, path, &[("tidewheel-tenant", tenant)], body.to_string().as_bytes()).unwrap()
+}
+
+/// How often each job came.
+fn deliveries(target: &Target) -> BTreeMap<String, usize> {
+    let mut deliveries = BTreeMap::new();
+    for hit in target.hits() {
+        *deliveries.entry(hit.header("tidewheel-job-id").to_owned()).or_default() += 1;
+    }
+    deliveries
+}
+
+#[test]
+fn both_nodes_start_the_jobs_of_a_hot_tenant_and_keep_to_its_rate_cap_together() {
+    const RATE: usize = 20;
+    const JOBS: usize = 300;
+    let (cluster, target) = (Cluster::start(), Target::ok());
+    let hot = cluster.hot_tenant();
+    cluster.set(&hot, &json!({"sub_shards": 4, "limits": {"rate_cap": RATE}}));
+    let jobs = vec![json!({"type": "t", "target_url": target.url("/")}); JOBS];
+    let taken = call(cluster.nodes[0].address, &hot, "POST", "/v1/jobs/batch", &json!(jobs));
+    assert_eq!(taken.status, 201, "{}", taken.text());
+    let hits = target.until_hits(JOBS);
+    let starts = cluster.starts();
+    println!("{starts:?} of {JOBS}");
+    assert!(starts.iter().all(|count| *count > 50.0), "{starts:?}: both have a part of it");
+    // From when both are at it until one may be done before the other.
+    let from_ms = hits[0].at_ms + 2_000;
+    let (seconds, to_ms) = (6, from_ms + 6_000);
+    let count = hits.iter().filter(|hit| (from_ms..to_ms).contains(&hit.at_ms)).count();
+    assert!((RATE * seconds * 9 / 10..=RATE * seconds * 11 / 10).contains(&count), "{count} in {seconds} s");
+    let deliveries = deliveries(&target);
+    assert_eq!(deliveries.len(), JOBS);
+    assert!(deliveries.values().all(|count| *count == 1), "each once");
+}
+
+#[test]
+fn a_spread_that_is_changed_under_load_loses_and_doubles_nothing() {
+    let (cluster, target) = (Cluster::start(), Target::ok());
+    let hot = cluster.hot_tenant();
+    let mut ids: Vec<String> = Vec::new();
+    let path = format!("/v1/tenants/{hot}");
+    for (round, sub_shards) in [1, 4, 2, 16, 1, 8, 1].into_iter().enumerate() {
+        // Only one node knows it at once: the other has the one before for a while.
+        let set =
+            call(cluster.nodes[round % 2].address, &hot, "PUT", &path, &json!({"sub_shards": sub_shards}));
+        assert_eq!(set.status, 200, "{}", set.text());
+        let submitted = std::thread::scope(|scope| {
+            let submit = |node: &Server| {
+                let (address, hot, target) = (node.address, hot.clone(), target.url("/"));
+                move || -> Vec<(u16, String)> {
+                    let submit = |n: usize| {
+                        let key = format!("{round}-{n}");
+                        let delay = format!("{}ms", n * 20);
+                        let job = json!({"type": "t", "target_url": target, "delay": delay, "idempotency_key": key});
+                        let answer = call(address, &hot, "POST", "/v1/jobs", &job);
+                        (answer.status, answer.json()["id"].as_str().unwrap_or_default().to_owned())
+                    };
+                    (0..30).map(submit).collect()
+                }
+            };
+            let threads = cluster.nodes.each_ref().map(|node| scope.spawn(submit(node)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        for (one, other) in submitted[0].iter().zip(&submitted[1]) {
+            assert_eq!(one.1, other.1, "one key makes one job, whatever its node knows");
+            assert_eq!(
+                [one.0, other.0].into_iter().filter(|status| *status == 201).count(),
+                1,
+                "{one:?} {other:?}"
+            );
+            ids.push(one.1.clone());
+        }
+        let plain = vec![json!({"type": "t", "target_url": target.url("/")}); 20];
+        let batch = call(cluster.nodes[0].address, &hot, "POST", "/v1/jobs/batch", &json!(plain));
+        assert_eq!(batch.status, 201, "{}", batch.text());
+        ids.extend(
+            batch.json()["jobs"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()),
+        );
+    }
+    target.until_hits(ids.len());
+    until("all to be done", || {
+        let count = call(cluster.nodes[1].address, &hot, "GET", "/v1/jobs/count?state=succeeded", &json!({}));
+        (count.json()["count"] == ids.len()).then_some(())
+    });
+    let deliveries = deliveries(&target);
+    ids.sort();
+    assert!(deliveries.keys().eq(&ids), "{} of {} came", deliveries.len(), ids.len());
+    assert!(deliveries.values().all(|count| *count == 1), "nobody died, so nothing runs twice");
+    let sub_shards: std::collections::BTreeSet<_> =
+        ids.iter().map(|id| id.parse::<JobId>().unwrap().sub_shard()).collect();
+    assert!(sub_shards.len() > 4, "{sub_shards:?}");
+    let listed = call(cluster.nodes[0].address, &hot, "GET", "/v1/jobs?limit=1000", &json!({})).json();
+    let listed: Vec<&str> =
+        listed["items"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
+    assert!(listed.iter().rev().copied().eq(ids.iter().map(String::as_str)), "all of them, in order");
+}
