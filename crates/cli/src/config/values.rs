@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN, SECOND_MS};
 use tidewheel_core::time::{format_duration, parse_duration};
-use tidewheel_server::engine::FairBy;
+use tidewheel_server::engine::{FairBy, WrittenLimit};
 use tidewheel_server::traces::endpoint;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,6 +21,8 @@ use super::{AuditScope, Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 const PORT_DEFAULT: u16 = 7400;
 const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const BREAKER_FAILURES_COUNT: RangeInclusive<u32> = 0..=1_000_000;
+const PERCENT: RangeInclusive<u32> = 0..=100;
+const BREAKER_WINDOW_MS: RangeInclusive<i64> = SECOND_MS..=HOUR_MS;
 const BREAKER_COOLDOWN_MS: RangeInclusive<i64> = 10..=HOUR_MS;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
 const SUBMISSIONS_COUNT: RangeInclusive<usize> = 100..=10_000_000;
@@ -46,6 +48,15 @@ pub(super) fn set(
             ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
         return Ok(());
     }
+    if key == Key::PushPerHost {
+        for text in texts {
+            match text.parse()? {
+                WrittenLimit::Each(count) => config.push_per_host = count,
+                WrittenLimit::Named(host, count) => config.push_per_host_named.add(host, count),
+            }
+        }
+        return Ok(());
+    }
     if key == Key::HostRate {
         for text in texts {
             config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
@@ -57,7 +68,7 @@ pub(super) fn set(
         return Err("must not be empty".to_owned());
     }
     match key {
-        Key::AllowTarget | Key::HostRate => {}
+        Key::AllowTarget | Key::PushPerHost | Key::HostRate => {}
         Key::Data => config.data = PathBuf::from(text),
         Key::Store => config.store = Some(store(text)?),
         Key::StoreFile => config.store_file = Some(PathBuf::from(text)),
@@ -74,8 +85,9 @@ pub(super) fn set(
         Key::Listen => config.listen = listen(text)?,
         Key::AdminKeyFile => config.admin_key_file = Some(PathBuf::from(text)),
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
-        Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::BreakerFailures => config.breaker.failures = number(text, BREAKER_FAILURES_COUNT)?,
+        Key::BreakerPercent => config.breaker.percent = number(text.trim_end_matches('%'), PERCENT)?,
+        Key::BreakerWindow => config.breaker.lately_ms = duration_ms(text, BREAKER_WINDOW_MS)?,
         Key::BreakerCooldown => config.breaker.cooldown_ms = duration_ms(text, BREAKER_COOLDOWN_MS)?,
         Key::BreakerCooldownMax => config.breaker.cooldown_ms_max = duration_ms(text, BREAKER_COOLDOWN_MS)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
