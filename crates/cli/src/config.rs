@@ -202,6 +202,7 @@ pub(crate) enum Key {
     Drain,
     OtlpEndpoint,
     OtlpHeaders,
+    OtlpHeadersFile,
     OtlpServiceName,
     OtlpSampleRatio,
     LogFormat,
@@ -246,6 +247,7 @@ impl Key {
         Self::Drain,
         Self::OtlpEndpoint,
         Self::OtlpHeaders,
+        Self::OtlpHeadersFile,
         Self::OtlpServiceName,
         Self::OtlpSampleRatio,
         Self::LogFormat,
@@ -291,6 +293,7 @@ impl Key {
             Self::Drain => "drain",
             Self::OtlpEndpoint => "otlp_endpoint",
             Self::OtlpHeaders => "otlp_headers",
+            Self::OtlpHeadersFile => "otlp_headers_file",
             Self::OtlpServiceName => "otlp_service_name",
             Self::OtlpSampleRatio => "otlp_sample_ratio",
             Self::LogFormat => "log_format",
@@ -429,6 +432,13 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
             faults.push(format!(
                 "{path}: store: it has a password in it, and this is no place for one; put the URL in a file of its \
                  own and name that in store_file"
+            ));
+        }
+        if is_in_file && key == Key::OtlpHeaders {
+            let path = path.unwrap_or(Path::new("")).display();
+            faults.push(format!(
+                "{path}: otlp_headers: a collector's key may be in them, and this is no place for one; put them in a \
+                 file of their own and name that in otlp_headers_file"
             ));
         }
         if let Err(detail) = values::set(&mut config, &mut secure, key, texts) {

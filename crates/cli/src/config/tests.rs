@@ -156,6 +156,21 @@ fn traces_go_by_the_usual_variables_too_and_by_our_own_above_them() {
 }
 
 #[test]
+fn what_may_be_secret_comes_from_files_of_its_own() {
+    let secret = file("api-key=hush%20hush\nx-team=ops\n");
+    let good = file(&format!("otlp_headers_file = \"{}\"\n", secret.path().display()));
+    let config = load(&args(&format!("--config {}", good.path().display())), |_| None).unwrap();
+    assert_eq!((&config.otlp_headers["api-key"], &config.otlp_headers["x-team"]), (&"hush hush", &"ops"));
+    for text in ["otlp_headers = \"api-key=hush\"\n", "store = \"postgres://u:hush@h/d\"\n"] {
+        let bad = file(text);
+        let fault = load(&args(&format!("--config {}", bad.path().display())), |_| None).unwrap_err();
+        assert!(fault.contains("this is no place for one") && !fault.contains("hush"), "{fault}");
+    }
+    let fault = load(&args("--otlp-headers-file /nowhere/x"), |_| None).unwrap_err();
+    assert!(fault.contains("/nowhere/x"), "{fault}");
+}
+
+#[test]
 fn rates_and_breakers_are_set_everywhere_alike() {
     let file = file(
         "breaker_failures = 7\nbreaker_percent = 60\nbreaker_window = \"5s\"\nbreaker_cooldown = \"2s\"\n\

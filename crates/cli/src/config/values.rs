@@ -42,26 +42,8 @@ pub(super) fn set(
     key: Key,
     texts: &[String],
 ) -> Result<(), String> {
-    if key == Key::AllowTarget {
-        let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
-        config.allow_targets =
-            ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
-        return Ok(());
-    }
-    if key == Key::PushPerHost {
-        for text in texts {
-            match text.parse()? {
-                WrittenLimit::Each(count) => config.push_per_host = count,
-                WrittenLimit::Named(host, count) => config.push_per_host_named.add(host, count),
-            }
-        }
-        return Ok(());
-    }
-    if key == Key::HostRate {
-        for text in texts {
-            config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
-        }
-        return Ok(());
+    if key.is_list() {
+        return set_list(config, key, texts);
     }
     let text = texts.first().map(|text| text.trim()).unwrap_or_default();
     if text.is_empty() {
@@ -102,10 +84,37 @@ pub(super) fn set(
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
         Key::OtlpEndpoint => config.otlp_endpoint = Some(endpoint(text)?),
         Key::OtlpHeaders => config.otlp_headers = headers(text)?,
+        Key::OtlpHeadersFile => config.otlp_headers = headers_in(text)?,
         Key::OtlpServiceName => text.clone_into(&mut config.otlp_service_name),
         Key::OtlpSampleRatio => config.otlp_sample_ratio = ratio(text)?,
         Key::LogFormat => config.log_format = log_format(text)?,
         Key::LogLevel => config.log_level = log_level(text)?,
+    }
+    Ok(())
+}
+
+/// The same for what may have several values.
+fn set_list(config: &mut ServeConfig, key: Key, texts: &[String]) -> Result<(), String> {
+    if key == Key::AllowTarget {
+        let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
+        config.allow_targets =
+            ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
+        return Ok(());
+    }
+    if key == Key::PushPerHost {
+        for text in texts {
+            match text.parse()? {
+                WrittenLimit::Each(count) => config.push_per_host = count,
+                WrittenLimit::Named(host, count) => config.push_per_host_named.add(host, count),
+            }
+        }
+        return Ok(());
+    }
+    if key == Key::HostRate {
+        for text in texts {
+            config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
+        }
+        return Ok(());
     }
     Ok(())
 }
@@ -183,6 +192,12 @@ fn headers(text: &str) -> Result<HeaderMap, String> {
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// The same, from a file: one a line, or with commas.
+fn headers_in(path: &str) -> Result<HeaderMap, String> {
+    let text = std::fs::read_to_string(path).map_err(|fault| format!("{path}: {fault}"))?;
+    headers(&text.trim().replace(['\r', '\n'], ","))
 }
 
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {

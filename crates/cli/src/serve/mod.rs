@@ -120,6 +120,9 @@ pub(crate) struct ServeArgs {
     /// What is said to the collector besides, such as its key: name=value,name=value [env: OTEL_EXPORTER_OTLP_HEADERS]
     #[arg(long, value_name = "HEADERS")]
     otlp_headers: Option<String>,
+    /// A file that holds them, instead of --otlp-headers
+    #[arg(long, value_name = "FILE")]
+    otlp_headers_file: Option<String>,
     /// Whose traces they are [env: OTEL_SERVICE_NAME] [default: tidewheel]
     #[arg(long, value_name = "NAME")]
     otlp_service_name: Option<String>,
@@ -160,6 +163,7 @@ impl ServeArgs {
             (Key::Drain, &self.drain),
             (Key::OtlpEndpoint, &self.otlp_endpoint),
             (Key::OtlpHeaders, &self.otlp_headers),
+            (Key::OtlpHeadersFile, &self.otlp_headers_file),
             (Key::OtlpServiceName, &self.otlp_service_name),
             (Key::OtlpSampleRatio, &self.otlp_sample_ratio),
             (Key::LogFormat, &self.log_format),
