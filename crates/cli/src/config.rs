@@ -19,7 +19,7 @@ use tidewheel_core::limits::{
     SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT, TENANT_CATCH_UP_JOBS_PER_S_DEFAULT,
 };
 use tidewheel_server::access::oidc::OidcConfig;
-use tidewheel_server::engine::{FairBy, HostRates};
+use tidewheel_server::engine::{FairBy, HostLimits, HostRates};
 use tidewheel_server::push::Cidr;
 use tidewheel_server::tls::TlsFiles;
 
@@ -69,6 +69,8 @@ pub(crate) struct ServeConfig {
     pub(crate) push_concurrency: usize,
     /// Pushes under way at a time to one host.
     pub(crate) push_per_host: usize,
+    /// The same, to hosts that have their own bound.
+    pub(crate) push_per_host_named: HostLimits,
     /// Pushes begun per second to one host.
     pub(crate) host_rates: HostRates,
     /// When a tenant's jobs wait for a host that fails.
@@ -120,6 +122,7 @@ impl Default for ServeConfig {
             allow_targets: Vec::new(),
             push_concurrency: PUSH_CONCURRENCY_COUNT_DEFAULT,
             push_per_host: PUSH_PER_HOST_COUNT_DEFAULT,
+            push_per_host_named: HostLimits::default(),
             host_rates: HostRates::default(),
             breaker: BreakerConfig::default(),
             history_ms: HISTORY_MS_DEFAULT,
@@ -183,6 +186,8 @@ pub(crate) enum Key {
     PushPerHost,
     HostRate,
     BreakerFailures,
+    BreakerPercent,
+    BreakerWindow,
     BreakerCooldown,
     BreakerCooldownMax,
     History,
@@ -197,6 +202,7 @@ pub(crate) enum Key {
     Drain,
     OtlpEndpoint,
     OtlpHeaders,
+    OtlpHeadersFile,
     OtlpServiceName,
     OtlpSampleRatio,
     LogFormat,
@@ -225,6 +231,8 @@ impl Key {
         Self::PushPerHost,
         Self::HostRate,
         Self::BreakerFailures,
+        Self::BreakerPercent,
+        Self::BreakerWindow,
         Self::BreakerCooldown,
         Self::BreakerCooldownMax,
         Self::History,
@@ -239,6 +247,7 @@ impl Key {
         Self::Drain,
         Self::OtlpEndpoint,
         Self::OtlpHeaders,
+        Self::OtlpHeadersFile,
         Self::OtlpServiceName,
         Self::OtlpSampleRatio,
         Self::LogFormat,
@@ -268,6 +277,8 @@ impl Key {
             Self::PushPerHost => "push_per_host",
             Self::HostRate => "host_rate",
             Self::BreakerFailures => "breaker_failures",
+            Self::BreakerPercent => "breaker_percent",
+            Self::BreakerWindow => "breaker_window",
             Self::BreakerCooldown => "breaker_cooldown",
             Self::BreakerCooldownMax => "breaker_cooldown_max",
             Self::History => "history",
@@ -282,6 +293,7 @@ impl Key {
             Self::Drain => "drain",
             Self::OtlpEndpoint => "otlp_endpoint",
             Self::OtlpHeaders => "otlp_headers",
+            Self::OtlpHeadersFile => "otlp_headers_file",
             Self::OtlpServiceName => "otlp_service_name",
             Self::OtlpSampleRatio => "otlp_sample_ratio",
             Self::LogFormat => "log_format",
@@ -291,7 +303,7 @@ impl Key {
 
     /// Whether it may have several values.
     fn is_list(self) -> bool {
-        matches!(self, Self::AllowTarget | Self::HostRate)
+        matches!(self, Self::AllowTarget | Self::PushPerHost | Self::HostRate)
     }
 
     fn as_flag(self) -> String {
@@ -420,6 +432,13 @@ fn settle(layers: &[Layer; 3], path: Option<&Path>, faults: &mut Vec<String>) ->
             faults.push(format!(
                 "{path}: store: it has a password in it, and this is no place for one; put the URL in a file of its \
                  own and name that in store_file"
+            ));
+        }
+        if is_in_file && key == Key::OtlpHeaders {
+            let path = path.unwrap_or(Path::new("")).display();
+            faults.push(format!(
+                "{path}: otlp_headers: a collector's key may be in them, and this is no place for one; put them in a \
+                 file of their own and name that in otlp_headers_file"
             ));
         }
         if let Err(detail) = values::set(&mut config, &mut secure, key, texts) {

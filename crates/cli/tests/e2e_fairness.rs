@@ -49,8 +49,16 @@ impl Hand {
         let (stopper, working) = runtime.block_on(async {
             let mut worker = Worker::connect(config).await.unwrap();
             worker.handle("t", move |_: Context, payload: Value| {
+                let takes_ms = payload["takes_ms"].as_u64();
                 starts.lock().unwrap().push((payload, now_ms()));
-                async move { Ok::<_, Failure>(()) }
+                async move {
+                    if let Some(takes_ms) = takes_ms {
+                        // How long a job runs is what some tests are about.
+                        #[expect(clippy::disallowed_methods, reason = "the job's own run time")]
+                        tokio::time::sleep(std::time::Duration::from_millis(takes_ms)).await;
+                    }
+                    Ok::<_, Failure>(())
+                }
             });
             (worker.stopper(), tokio::spawn(async move { worker.run().await.unwrap() }))
         });
@@ -172,6 +180,26 @@ fn priorities_share_eight_four_two_one_and_their_waits_are_measured() {
         figure("tidewheel_start_lag_seconds_total", priority) / figure("tidewheel_starts_total", priority)
     };
     assert!(mean_wait("critical") < mean_wait("low"), "an inversion would show here:\n{metrics}");
+    hand.stop();
+}
+
+#[test]
+fn by_run_time_whoever_has_long_jobs_starts_fewer_of_them() {
+    /// Starts before it is known how long each takes, and those that are counted.
+    const LEARNING: usize = 60;
+    const COUNTED: usize = 240;
+    let data = TempDir::new().unwrap();
+    let server = Server::start_with(data.path(), &["--fair-by", "run_time"]);
+    let job = |tenant: &str, takes_ms: u64| json!({"payload": {"tenant": tenant, "takes_ms": takes_ms}});
+    submit(&server, "long", LEARNING + COUNTED, &job("long", 300));
+    submit(&server, "short", LEARNING + COUNTED, &job("short", 15));
+    let hand = Hand::connect(&server, 12);
+    let starts = hand.until_started("most of the short ones", |starts| starts.len() >= LEARNING + COUNTED);
+    let shares = shares(&starts[LEARNING..], COUNTED, "tenant");
+    let [long, short] = ["long", "short"].map(|tenant| shares.get(tenant).copied().unwrap_or(0));
+    println!("{long} long and {short} short ones");
+    // One to twenty by their run times alone; a busy machine makes short ones longer. By count it is one to one.
+    assert!(long > 0 && short >= 3 * long, "{long} long and {short} short ones");
     hand.stop();
 }
 

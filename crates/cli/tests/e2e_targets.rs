@@ -240,3 +240,48 @@ fn a_hanging_target_costs_nobody_else_anything_and_gets_all_its_jobs_once_it_wor
     let most = used.max().unwrap();
     assert!(most <= 8, "a job used {most} attempts");
 }
+
+#[test]
+fn a_host_that_is_named_has_its_own_bound_on_pushes_under_way() {
+    let (_data, server) = start(&["--push-per-host", "100", "--push-per-host", "127.0.0.1=3"]);
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    // Nobody is answered before the gate is gone.
+    let target = Target::answering(move |_| {
+        gate.lock().unwrap().recv().ok();
+        answer(200, "", "")
+    });
+    let ids = submit_many(&server, "a", 10, &json!({"type": "t", "target_url": target.url("/")}));
+    target.until_hits(3);
+    until("the others to wait for their host", || {
+        let waits = ids.iter().filter(|id| {
+            let explained = call(&server, "a", "GET", &format!("/v1/jobs/{id}/explain"), &Value::Null);
+            explained["waits_for"] == "host_limit"
+        });
+        (waits.count() == 7).then_some(())
+    });
+    assert_eq!(target.count(), 3);
+    drop(release);
+    until("all to be delivered", || (count(&server, "a", "succeeded") == 10).then_some(()));
+}
+
+#[test]
+fn a_target_that_answers_now_and_then_is_left_alone_by_the_share_that_fails() {
+    let flags = ["--breaker-failures", "0", "--breaker-percent", "50%", "--breaker-window", "1m"];
+    let (_data, server) = start(&[&flags[..], &["--breaker-cooldown", "100ms"]].concat());
+    let (asked, works) = (std::sync::atomic::AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let seen = Arc::clone(&works);
+    let target = Target::answering(move |_| {
+        let is_fine = asked.fetch_add(1, Ordering::SeqCst) % 3 == 2 || seen.load(Ordering::SeqCst);
+        if is_fine { answer(200, "", "") } else { answer(500, "", "out of order") }
+    });
+    let retry = json!({"policy": "fixed", "base": "20ms", "max_attempts": 100});
+    submit_many(&server, "a", 100, &json!({"type": "t", "target_url": target.url("/"), "retry": retry}));
+    let shown = until("the breaker to open", || {
+        let shown = call(&server, "a", "GET", "/v1/targets", &Value::Null)["items"][0].clone();
+        (shown["state"] == "open").then_some(shown)
+    });
+    assert!(shown["failures"].as_u64().unwrap() >= 10, "{shown}");
+    works.store(true, Ordering::SeqCst);
+    until("all to be delivered", || (count(&server, "a", "succeeded") == 100).then_some(()));
+}

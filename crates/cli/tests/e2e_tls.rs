@@ -284,3 +284,28 @@ fn what_cannot_be_served_is_told_at_the_start() {
     fails(&["--tls-cert", text(&certificate), "--tls-key", text(&other_key)], "cannot be used with the key");
     fails(&["--tls-cert", "/nonexistent", "--tls-key", text(&other_key)], "cannot read /nonexistent");
 }
+
+/// The beginning of a handshake as a client of TLS 1.0 or 1.1 makes it: without extensions, which it did not need.
+fn old_hello(minor: u8) -> Vec<u8> {
+    let mut hello = vec![3, minor];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 10, 0xc0, 0x13, 0xc0, 0x14, 0, 0x2f, 0, 0x35, 0, 0x0a, 1, 0]);
+    let length = u8::try_from(hello.len()).unwrap();
+    let mut record = vec![22, 3, 1, 0, length + 4, 1, 0, 0, length];
+    record.extend(hello);
+    record
+}
+
+#[test]
+fn versions_of_tls_that_are_broken_are_refused() {
+    let secret = Secret::start(|_, _| Vec::new());
+    for minor in [0, 1, 2] {
+        let mut tcp = TcpStream::connect(secret.server.address).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        tcp.write_all(&old_hello(minor)).unwrap();
+        let mut answer = Vec::new();
+        tcp.read_to_end(&mut answer).ok();
+        assert_ne!(answer.first(), Some(&22), "it went on with a handshake of version 3.{minor}: {answer:?}");
+        assert_eq!(answer.first(), Some(&21), "an alert says so: {answer:?}");
+    }
+}

@@ -80,12 +80,12 @@ fn only_tokens_that_hold_count_and_all_others_look_alike() {
 
     let good = claims(&json!(["viewer"]));
     let unsigned = |header: &Value| [header, &good].map(|part| base64(part.to_string().as_bytes())).join(".");
-    let by_secret = |secret: &[u8]| {
-        let signed = unsigned(&json!({"alg": "HS256", "kid": "es"}));
+    let by_secret = |kid: &str, secret: &[u8]| {
+        let signed = unsigned(&json!({"alg": "HS256", "kid": kid}));
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
         format!("{signed}.{}", base64(ring::hmac::sign(&key, signed.as_bytes()).as_ref()))
     };
-    let public = es.shown("es");
+    let (public, rsa) = (es.shown("es"), rs.shown("rs"));
     let es_token = es.token("es", &good);
     let (head, signature) = es_token.rsplit_once('.').unwrap();
     let stranger = Signer::es256();
@@ -101,8 +101,10 @@ fn only_tokens_that_hold_count_and_all_others_look_alike() {
         ("of no tenant", es.token("es", &but("tidewheel_tenant", Value::Null))),
         ("none", format!("{}.", unsigned(&json!({"alg": "none"})))),
         ("none, with the key's id", format!("{}.", unsigned(&json!({"alg": "none", "kid": "es"})))),
-        ("a shared secret: the key as shown", by_secret(public.to_string().as_bytes())),
-        ("a shared secret: a coordinate", by_secret(public["x"].as_str().unwrap().as_bytes())),
+        ("a shared secret: the key as shown", by_secret("es", public.to_string().as_bytes())),
+        ("a shared secret: a coordinate", by_secret("es", public["x"].as_str().unwrap().as_bytes())),
+        ("a shared secret: the RSA key as shown", by_secret("rs", rsa.to_string().as_bytes())),
+        ("a shared secret: its modulus", by_secret("rs", rsa["n"].as_str().unwrap().as_bytes())),
         ("another's key under that id", stranger.token("es", &good)),
         ("an id that is not there", es.token("nobody", &good)),
         ("the id of another algorithm", es.token("rs", &good)),

@@ -1,7 +1,7 @@
 //! A circuit breaker: whether a target is worth calling.
 //!
 //! ```text
-//!            so many failures in a row              cooled down
+//!      so many failures in a row, or lately         cooled down
 //!  closed ──────────────────────────────► open ─────────────────► half-open
 //!    ▲  └──so many times asked to wait───► (held)                  │  │
 //!    │                                       ▲                     │  │
@@ -10,14 +10,15 @@
 //! ```
 //!
 //! While open nobody calls. Half-open, one call may go as a probe, and only what comes of it counts: answers to calls
-//! that began earlier tell of a time that is over. Each failed probe doubles the time to the next, up to a maximum.
+//! that began earlier tell of a time that is over. A target that answers now and then never fails often enough in a row, so
+//! the share of failures lately may open it as well. Each failed probe doubles the time to the next, up to a maximum.
 //!
 //! Pure: the time, monotonic, is an argument.
 
 use crate::id::JobId;
 use crate::limits::{
     BREAKER_COOLDOWN_MS_DEFAULT, BREAKER_COOLDOWN_MS_MAX_DEFAULT, BREAKER_FAILURES_COUNT_DEFAULT,
-    BREAKER_HOLD_MS_MAX,
+    BREAKER_HOLD_MS_MAX, BREAKER_LATELY_CALLS_COUNT_MIN, BREAKER_LATELY_MS_DEFAULT,
 };
 
 /// When a breaker opens, and for how long.
@@ -25,6 +26,10 @@ use crate::limits::{
 pub struct BreakerConfig {
     /// Failures in a row that open it. Zero: never.
     pub failures: u32,
+    /// Hundredths of the calls lately that open it by failing. Zero: never.
+    pub percent: u32,
+    /// How long ago is lately.
+    pub lately_ms: i64,
     /// How long it is open the first time.
     pub cooldown_ms: i64,
     /// How long it is open at most, however many probes failed.
@@ -35,9 +40,19 @@ impl Default for BreakerConfig {
     fn default() -> Self {
         Self {
             failures: BREAKER_FAILURES_COUNT_DEFAULT,
+            percent: 0,
+            lately_ms: BREAKER_LATELY_MS_DEFAULT,
             cooldown_ms: BREAKER_COOLDOWN_MS_DEFAULT,
             cooldown_ms_max: BREAKER_COOLDOWN_MS_MAX_DEFAULT,
         }
+    }
+}
+
+impl BreakerConfig {
+    /// Whether none ever opens.
+    #[must_use]
+    pub const fn is_off(&self) -> bool {
+        self.failures == 0 && self.percent == 0
     }
 }
 
@@ -104,19 +119,63 @@ enum Stage {
     HalfOpen { probe: Option<JobId>, asked: bool },
 }
 
+/// Calls, and how many of them failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Tally {
+    calls: u32,
+    failed: u32,
+}
+
+/// What came of calls lately, in two halves of that time, so that the older ones fade out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Lately {
+    since_ms: i64,
+    newer: Tally,
+    older: Tally,
+}
+
+impl Lately {
+    fn note(&mut self, config: &BreakerConfig, failed: bool, now_ms: i64) {
+        if config.percent == 0 {
+            return;
+        }
+        let half_ms = (config.lately_ms / 2).max(1);
+        let passed_ms = now_ms.saturating_sub(self.since_ms);
+        if passed_ms >= half_ms {
+            let older = if passed_ms < half_ms.saturating_mul(2) { self.newer } else { Tally::default() };
+            *self = Self { since_ms: now_ms, newer: Tally::default(), older };
+        }
+        self.newer.calls = self.newer.calls.saturating_add(1);
+        self.newer.failed = self.newer.failed.saturating_add(u32::from(failed));
+    }
+
+    const fn failed(&self) -> u32 {
+        self.newer.failed.saturating_add(self.older.failed)
+    }
+
+    fn is_too_much(&self, config: &BreakerConfig) -> bool {
+        let calls = self.newer.calls.saturating_add(self.older.calls);
+        let share = u64::from(self.failed()) * 100;
+        config.percent > 0
+            && calls >= BREAKER_LATELY_CALLS_COUNT_MIN
+            && share >= u64::from(config.percent) * u64::from(calls)
+    }
+}
+
 /// One breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     stage: Stage,
-    /// In a row.
+    /// In a row; of those lately, if they opened it.
     failures: u32,
+    lately: Lately,
     /// How long it was open last; zero before it ever was.
     cooled_ms: i64,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { stage: Stage::Closed, failures: 0, cooled_ms: 0 }
+        Self { stage: Stage::Closed, failures: 0, lately: Lately::default(), cooled_ms: 0 }
     }
 }
 
@@ -132,7 +191,7 @@ impl Breaker {
         }
     }
 
-    /// Failures in a row.
+    /// Failures in a row, or lately if they opened it.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.failures
@@ -141,7 +200,7 @@ impl Breaker {
     /// Whether it remembers nothing, and so need not be kept.
     #[must_use]
     pub const fn is_blank(&self) -> bool {
-        matches!(self.stage, Stage::Closed) && self.failures == 0
+        matches!(self.stage, Stage::Closed) && self.failures == 0 && self.lately.failed() == 0
     }
 
     /// Whether another call may begin.
@@ -194,35 +253,30 @@ impl Breaker {
 
     /// What came of a call.
     pub fn heard(&mut self, config: &BreakerConfig, id: &JobId, answer: Answer, now_ms: i64) -> Option<Turn> {
-        if config.failures == 0 {
+        if config.is_off() {
             return None;
         }
         match (self.stage, answer) {
             (Stage::Closed, Answer::Fine) => {
                 self.failures = 0;
+                self.lately.note(config, false, now_ms);
                 None
             }
-            (Stage::Closed, Answer::Failed) => {
-                self.failures = self.failures.saturating_add(1);
-                (self.failures >= config.failures).then(|| {
-                    self.open(config, now_ms);
-                    Turn::Opened
-                })
-            }
+            (Stage::Closed, Answer::Failed) => self.is_enough(config, now_ms).then(|| {
+                self.open(config, now_ms);
+                Turn::Opened
+            }),
             (Stage::Open { until_ms, asked }, Answer::Wait { ms }) => {
                 let until_ms = until_ms.max(now_ms.saturating_add(held_ms(ms)));
                 self.stage = Stage::Open { until_ms, asked };
                 None
             }
             // One of its answers may be about one caller or one path. Many in a row are about all of it.
-            (Stage::Closed, Answer::Wait { ms }) => {
-                self.failures = self.failures.saturating_add(1);
-                (self.failures >= config.failures).then(|| {
-                    let until_ms = now_ms.saturating_add(held_ms(ms));
-                    self.stage = Stage::Open { until_ms, asked: true };
-                    Turn::Held
-                })
-            }
+            (Stage::Closed, Answer::Wait { ms }) => self.is_enough(config, now_ms).then(|| {
+                let until_ms = now_ms.saturating_add(held_ms(ms));
+                self.stage = Stage::Open { until_ms, asked: true };
+                Turn::Held
+            }),
             (Stage::HalfOpen { .. }, Answer::Wait { ms }) => {
                 let until_ms = now_ms.saturating_add(held_ms(ms));
                 self.stage = Stage::Open { until_ms, asked: true };
@@ -239,6 +293,20 @@ impl Breaker {
             }
             (Stage::Open { .. } | Stage::HalfOpen { .. }, Answer::Fine | Answer::Failed) => None,
         }
+    }
+
+    /// Another failure: whether they are enough to open it.
+    fn is_enough(&mut self, config: &BreakerConfig, now_ms: i64) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        self.lately.note(config, true, now_ms);
+        if config.failures > 0 && self.failures >= config.failures {
+            return true;
+        }
+        let is_too_much = self.lately.is_too_much(config);
+        if is_too_much {
+            self.failures = self.lately.failed();
+        }
+        is_too_much
     }
 
     fn open(&mut self, config: &BreakerConfig, now_ms: i64) {
@@ -260,7 +328,8 @@ mod tests {
     use super::*;
     use crate::time::Timestamp;
 
-    const CONFIG: BreakerConfig = BreakerConfig { failures: 3, cooldown_ms: 100, cooldown_ms_max: 1_000 };
+    const CONFIG: BreakerConfig =
+        BreakerConfig { failures: 3, percent: 0, lately_ms: 1_000, cooldown_ms: 100, cooldown_ms_max: 1_000 };
 
     fn job(number: u128) -> JobId {
         JobId::new(Timestamp::from_ms(0), number)
@@ -345,6 +414,40 @@ mod tests {
             assert_eq!(breaker.heard(&config, &job(1), answer, 0), None);
         }
         assert!(breaker.is_blank());
+    }
+
+    #[test]
+    fn one_that_answers_now_and_then_opens_by_the_share_that_fails() {
+        let config = BreakerConfig { failures: 0, percent: 50, ..CONFIG };
+        let mut breaker = Breaker::default();
+        let mut hear = |answer, at_ms| breaker.heard(&config, &job(1), answer, at_ms);
+        for call in 1..20 {
+            let answer = if call % 2 == 0 { Answer::Fine } else { Answer::Failed };
+            assert_eq!(hear(answer, 0), None, "{call} calls are too few to tell");
+        }
+        assert_eq!(hear(Answer::Failed, 1), Some(Turn::Opened));
+        assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Open, 11));
+        breaker.cool(i64::MAX);
+        breaker.began(job(2));
+        assert_eq!(breaker.heard(&config, &job(2), Answer::Fine, 2_000), Some(Turn::Closed));
+        assert!(breaker.is_blank(), "what was before the probe is over");
+    }
+
+    #[test]
+    fn a_share_that_is_small_or_long_ago_opens_nothing() {
+        let config = BreakerConfig { failures: 0, percent: 50, ..CONFIG };
+        let mut breaker = Breaker::default();
+        for call in 0..10_000 {
+            let answer = if call % 3 == 0 { Answer::Failed } else { Answer::Fine };
+            assert_eq!(breaker.heard(&config, &job(1), answer, call), None, "a third fails");
+        }
+        for call in 0..19 {
+            breaker.heard(&config, &job(1), Answer::Failed, 20_000 + call);
+        }
+        assert_eq!(breaker.heard(&config, &job(1), Answer::Failed, 22_000), None, "the others are long ago");
+        assert!(!breaker.is_blank());
+        breaker.heard(&config, &job(1), Answer::Fine, 24_000);
+        assert!(breaker.is_blank(), "all of them are");
     }
 
     #[derive(Debug, Clone)]

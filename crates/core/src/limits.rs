@@ -152,6 +152,10 @@ pub const LEASE_MARGIN_MS: i64 = 15 * SECOND_MS;
 pub const BREAKER_FAILURES_COUNT_DEFAULT: u32 = 50;
 /// How long none goes there the first time, unless set otherwise.
 pub const BREAKER_COOLDOWN_MS_DEFAULT: i64 = SECOND_MS;
+/// How long ago a failure counts for the share of pushes that fail, unless set otherwise.
+pub const BREAKER_LATELY_MS_DEFAULT: i64 = 30 * SECOND_MS;
+/// Pushes in that time below which their share says nothing.
+pub const BREAKER_LATELY_CALLS_COUNT_MIN: u32 = 20;
 /// The same however often it failed, unless set otherwise.
 pub const BREAKER_COOLDOWN_MS_MAX_DEFAULT: i64 = 30 * SECOND_MS;
 /// How long a target that asks to wait is left alone, at most.

@@ -8,10 +8,13 @@ mod http_harness;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tidewheel_api::proto::dispatcher::UpdateAttemptRequest;
+use tidewheel_api::proto::dispatcher::scheduler_dispatcher_client::SchedulerDispatcherClient;
 use tidewheel_api::proto::v1::jobs_client::JobsClient;
 use tidewheel_api::proto::v1::worker_client::WorkerClient;
 use tidewheel_api::proto::v1::{
-    GetJobRequest, NewJob, Outcomes, SubmitRequest, Subscribe, WorkerMessage, server_message, worker_message,
+    GetJobRequest, NewJob, Outcome, Outcomes, SubmitRequest, Subscribe, WorkerMessage, server_message,
+    worker_message,
 };
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::{ServeLimits, serve};
@@ -217,4 +220,44 @@ async fn workers_serve_the_tenant_types_and_queues_of_their_key() {
         assert_eq!(status.code(), Code::PermissionDenied, "{refused:?}");
     }
     enter(&server, ADMIN_KEY, everybody("q", 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_limited_worker_reports_of_no_other_queue_over_grpc() {
+    let server = closed().await;
+    let limited = key(&server, json!({"tenant": "acme", "role": "worker", "queues": ["q"]})).await;
+    let free = key(&server, json!({"tenant": "acme", "role": "operator"})).await;
+    let headers = [("content-type", "application/json"), ("authorization", &*format!("Bearer {free}"))];
+    let job = json!({"type": "t", "queue": "other"}).to_string();
+    assert_eq!(server.api.call("POST", "/v1/jobs", &headers, job).await.status.as_u16(), 201);
+    let take = json!({"worker": "w", "wait": "40s"}).to_string();
+    let taken =
+        server.api.call("POST", "/v1/queues/other/take", &headers, take).await.json()["jobs"][0].clone();
+    let (id, token) = (taken["id"].as_str().unwrap(), taken["token"].clone());
+    let number = token.as_u64().or_else(|| token.as_str()?.parse().ok()).unwrap();
+
+    let outcome = Outcome { id: id.into(), token: number, result: Some(succeeded()), ..Outcome::default() };
+    let words = [
+        worker_message::Message::Subscribe(subscribe("q", 1)),
+        worker_message::Message::Outcomes(Outcomes { jobs: vec![outcome] }),
+    ];
+    let words = futures_util::stream::iter(words.map(|message| WorkerMessage { message: Some(message) }));
+    let mut heard =
+        WorkerClient::new(server.channel().await).work(with_key(words, &limited)).await.unwrap().into_inner();
+    let answers = loop {
+        if let Some(server_message::Message::OutcomeAnswers(answers)) =
+            heard.message().await.unwrap().unwrap().message
+        {
+            break answers.jobs;
+        }
+    };
+    assert_eq!(answers[0].code, "forbidden", "{answers:?}");
+
+    let trigger_id = format!("{id}.{number}");
+    let update =
+        UpdateAttemptRequest { trigger_id, status: "SUCCEEDED".into(), ..UpdateAttemptRequest::default() };
+    let mut dispatcher = SchedulerDispatcherClient::new(server.channel().await);
+    let refused = dispatcher.update_attempt_status(with_key(update.clone(), &limited)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(dispatcher.update_attempt_status(with_key(update, &free)).await.unwrap().into_inner().success);
 }

@@ -195,3 +195,19 @@ async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
     let read: BTreeSet<String> = slow.jobs(120).await.into_iter().map(|job| job.id).collect();
     assert_eq!(read, ids.into_iter().collect());
 }
+
+#[tokio::test]
+async fn a_hundred_jobs_of_a_worker_that_went_away_are_all_given_to_another() {
+    let server = Server::start(Config { worker_resume_ms: 50, ..Config::default() }).await;
+    let mut gone = server.worker(subscribe("q", 100)).await;
+    server.submit("q", 100).await;
+    let mut held: Vec<String> = gone.jobs(100).await.into_iter().map(|job| job.id).collect();
+    drop(gone);
+    let mut next = server.worker(subscribe("q", 100)).await;
+    let again = next.jobs(100).await;
+    assert!(again.iter().all(|job| job.attempt == 2));
+    let mut given: Vec<String> = again.into_iter().map(|job| job.id).collect();
+    held.sort();
+    given.sort();
+    assert_eq!(held, given);
+}

@@ -172,3 +172,17 @@ async fn an_export_can_be_checked_by_itself() {
     }
     assert_eq!(count, lines.len());
 }
+
+#[tokio::test]
+async fn who_signs_in_and_whose_key_is_revoked_is_told() {
+    let api = closed().await;
+    let (id, secret) = make_key(&api, json!({"tenant": "acme", "role": "operator"})).await;
+    let signed = call(&api, &secret, "POST", "/v1/session", &Value::Null).await;
+    assert_eq!(signed.status.as_u16(), 201, "{signed:?}");
+    let revoked = call(&api, ADMIN_KEY, "DELETE", &format!("/v1/keys/{id}"), &Value::Null).await;
+    assert_eq!(revoked.status.as_u16(), 204, "{revoked:?}");
+    let found = items(&api, ADMIN_KEY, "tenant=acme&kind=act&order=oldest").await;
+    let told: Vec<_> = found.iter().map(|item| json!([item["action"], item["actor"]])).collect();
+    let expected = json!([["keys.create", "key_file"], ["session.create", id], ["keys.delete", "key_file"]]);
+    assert_eq!(json!(told), expected);
+}

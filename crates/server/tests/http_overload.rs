@@ -40,7 +40,11 @@ async fn send(api: &Api, sent: &mut JoinSet<u16>, count: usize, before: usize) {
         let batch = json!(vec![job("critical"); count]);
         acme.post("/v1/jobs/batch", &batch).await.status.as_u16()
     });
-    let wanted = format!("tidewheel_submissions_in_flight {}", before + count);
+    until_under_way(api, before + count).await;
+}
+
+async fn until_under_way(api: &Api, count: usize) {
+    let wanted = format!("tidewheel_submissions_in_flight {count}\n");
     let counted = async {
         while !api.engine.metrics().render().contains(&wanted) {
             tokio::task::yield_now().await;
@@ -69,7 +73,7 @@ async fn the_least_urgent_are_refused_first_and_all_are_taken_again() {
             let answer = api.post("/v1/jobs", &job(priority)).await;
             answer.problem(503, "overloaded");
             assert_eq!(answer.header("retry-after"), "1");
-            // A batch is as urgent as its least urgent job.
+            // A batch of one fate is as urgent as its least urgent job.
             let batch = api.post("/v1/jobs/batch", &json!([job("critical"), job(priority)])).await;
             batch.problem(503, "overloaded");
         }
@@ -84,6 +88,41 @@ async fn the_least_urgent_are_refused_first_and_all_are_taken_again() {
     }
     for priority in ["low", "normal", "high", "critical"] {
         api.submit(&job(priority)).await;
+    }
+    assert!(api.engine.metrics().render().contains("tidewheel_submissions_in_flight 0"));
+}
+
+#[tokio::test]
+async fn of_a_batch_that_is_answered_for_one_by_one_each_job_is_judged_by_its_own_priority() {
+    let (open, gate) = watch::channel(false);
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::new(Gate(gate)));
+    let limits = HttpLimits { submissions_count_max: 100, ..HttpLimits::default() };
+    let api = Api::over(Arc::new(store), limits).await;
+    let mut sent = JoinSet::new();
+    send(&api, &mut sent, 75, 0).await;
+    let wrong = json!({"type": "t", "delay": "soon"});
+    let batch = json!([job("low"), job("critical"), wrong, job("normal"), job("high")]);
+    let few = api.as_tenant("few");
+    let mixed = tokio::spawn(async move { few.post("/v1/jobs/batch?partial=true", &batch).await });
+    until_under_way(&api, 77).await;
+    let only_low = api.post("/v1/jobs/batch?partial=true", &json!([job("low"), job("normal")])).await;
+    only_low.problem(503, "overloaded");
+    assert_eq!(only_low.header("retry-after"), "1");
+    open.send_replace(true);
+    let mixed = mixed.await.unwrap();
+    assert_eq!(mixed.status, 201, "{}", mixed.json());
+    let answers = mixed.json()["jobs"].clone();
+    for (place, code) in [(0, "overloaded"), (2, "invalid_duration"), (3, "overloaded")] {
+        assert_eq!(answers[place]["error"]["code"], code, "{answers}");
+    }
+    for place in [1, 4] {
+        let shown = api.as_tenant("few").get(&format!("/v1/jobs/{}", answers[place]["id"].as_str().unwrap()));
+        let wanted = if place == 1 { "critical" } else { "high" };
+        assert_eq!(shown.await.json()["priority"], wanted, "{answers}");
+    }
+    assert_eq!((&mixed.json()["count"], &mixed.json()["refused"]), (&json!(2), &json!(3)));
+    while let Some(status) = sent.join_next().await {
+        assert_eq!(status.unwrap(), 201);
     }
     assert!(api.engine.metrics().render().contains("tidewheel_submissions_in_flight 0"));
 }

@@ -251,3 +251,32 @@ async fn what_a_tenant_keeps_no_longer_is_not_seen_and_cannot_be_run_again() {
     put(&api, "acme", &json!({})).await;
     assert_eq!(acme.get(&format!("/v1/jobs/{done}")).await.status.as_u16(), 200);
 }
+
+#[tokio::test]
+async fn triggers_and_backfills_count_as_submissions() {
+    let api = Api::new().await;
+    let made = api.post("/v1/schedules", &json!({"type": "t", "every": "1h"})).await.json();
+    let path = format!("/v1/schedules/{}", made["id"].as_str().unwrap());
+    put(&api, "default", &json!({"limits": {"waiting": 3}})).await;
+    let trigger = async || api.post(&format!("{path}/trigger"), &json!({})).await;
+    assert_eq!(trigger().await.status.as_u16(), 201);
+    let stretch = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"});
+    let refused = api.post(&format!("{path}/backfill"), &stretch).await;
+    refused.problem(429, "too_many_waiting");
+    let short = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"});
+    let answer = api.post(&format!("{path}/backfill"), &short).await;
+    assert_eq!(answer.json()["count"], 2, "{answer:?}");
+    trigger().await.problem(429, "too_many_waiting");
+    put(&api, "default", &json!({"limits": {"submit_rate": 1, "submit_burst": 1}})).await;
+    assert_eq!(trigger().await.status.as_u16(), 201);
+    trigger().await.problem(429, "rate_limited");
+}
+
+#[tokio::test]
+async fn a_batch_that_can_never_wait_is_told_so() {
+    let api = Api::new().await;
+    put(&api, "default", &json!({"limits": {"waiting": 3}})).await;
+    let refused = api.post("/v1/jobs/batch", &json!(vec![later(); 4])).await.problem(429, "too_many_waiting");
+    assert!(refused["detail"].as_str().unwrap().contains("send fewer at once"), "{refused}");
+    assert_eq!(api.post("/v1/jobs/batch", &json!(vec![later(); 3])).await.status.as_u16(), 201);
+}

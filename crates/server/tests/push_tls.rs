@@ -138,3 +138,31 @@ async fn a_tls_handshake_that_hangs_is_given_up() {
     assert!(report.excerpt.contains("no connection within"), "{}", report.excerpt);
     assert_eq!(silent.event().await, "gone");
 }
+
+#[tokio::test]
+async fn a_target_that_only_speaks_tls_1_0_is_told_nothing() {
+    // The answer to a handshake: version 3.1, a cipher of its time, nothing else.
+    let mut answer = vec![3, 1];
+    answer.extend([9; 32]);
+    answer.extend([0, 0xc0, 0x13, 0]);
+    let length = u8::try_from(answer.len()).unwrap();
+    let mut record = vec![22, 3, 1, 0, length + 4, 2, 0, 0, length];
+    record.extend(answer);
+    let mut old = Target::start(move |mut stream, seen| {
+        let record = record.clone();
+        async move {
+            let mut first = vec![0; 4_096];
+            let count = stream.read(&mut first).await.unwrap();
+            assert!(count > 0);
+            stream.write_all(&record).await.unwrap();
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await.ok();
+            seen.send(format!("{rest:?}")).ok();
+        }
+    })
+    .await;
+    let report = push_tls(&old, "127.0.0.1", TrustedRoots::Public).await;
+    assert_eq!((report.verdict, report.status), (RETRY, None), "{}", report.excerpt);
+    let rest = old.event().await;
+    assert!(rest.starts_with("[21,") || rest == "[]", "an alert or nothing, and not the request: {rest}");
+}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tidewheel import Client, Patience, TooManyRequests, Unavailable
+from tidewheel import Client, NewJob, Patience, TooManyRequests, Unavailable
 from tidewheel.patience import Waits
 
 QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.01, total_wait_s=30.0)
@@ -159,3 +159,14 @@ def test_waits_double_with_jitter_up_to_the_longest_and_end_at_the_total() -> No
         assert own / 2 <= wait <= own
     assert waits.next_wait_s(1_000.0) is None
     assert Waits(Patience.none()).next_wait_s() is None
+
+
+async def test_what_a_busy_server_turns_away_of_a_batch_is_sent_again_alone() -> None:
+    error = {"code": "overloaded", "status": 503, "title": "t", "detail": "d"}
+    first = say(201, {"jobs": [{"id": "job_1", "duplicate": False}, {"error": error}]})
+    script = Script(first, say(201, {"jobs": [{"id": "job_2", "duplicate": False}]}))
+    async with serve(script) as client:
+        answers = await client.submit_many([NewJob("a"), NewJob("b", priority="low")])
+    assert [answer.id for answer in answers] == ["job_1", "job_2"]
+    sent, again = (json.loads(body) for body in script.bodies)
+    assert again == sent[1:]

@@ -54,10 +54,32 @@ export async function sendChunk(
       signal: options.signal,
       paced: true,
     });
-    return answer.jobs;
+    return await withoutShed(transport, jobs, answer.jobs, options);
   } catch (error) {
     throw error instanceof ApiError ? moved(error, options.offset) : error;
   }
+}
+
+/** Those the server had no room for beside more urgent ones are sent again; alone, they wait for as long as patience lasts. */
+async function withoutShed(
+  transport: Transport,
+  jobs: NewJob[],
+  answers: (BatchedJob | RefusedJob)[],
+  options: ChunkOptions,
+): Promise<(BatchedJob | RefusedJob)[]> {
+  const isShed = (answer: BatchedJob | RefusedJob | undefined) =>
+    answer !== undefined && "error" in answer && answer.error.code === "overloaded";
+  if (!answers.some(isShed)) return answers;
+  const shed = jobs.filter((_, place) => isShed(answers[place]));
+  let again: (BatchedJob | RefusedJob)[];
+  try {
+    again = await sendChunk(transport, shed, options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    // What became of the others is told whatever becomes of these.
+    return answers;
+  }
+  return answers.map((answer) => (isShed(answer) ? (again.shift() ?? answer) : answer));
 }
 
 /** The error with pointers (`/3/type`) that count from the first job of the call, not of the batch. */

@@ -33,5 +33,6 @@ export type * from "./job.js";
 export { Cancelled, Draining, Fail, LeaseLost, Retry, Snooze, TimedOut } from "./outcomes.js";
 export type * from "./schedule.js";
 export type { Schedules, VersionOptions } from "./schedules.js";
+export type { TlsOptions } from "./tls.js";
 export type { ConnectOptions } from "./transport.js";
 export { Worker, type WorkerEvent, type WorkerOptions } from "./worker.js";

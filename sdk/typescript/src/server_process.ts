@@ -155,7 +155,7 @@ function launch(data: string, listen: string, options: ServerOptions): Promise<{
     const timer = setTimeout(() => { fail("it took too long"); }, options.timeoutMs ?? START_MS_MAX);
     const hear = (chunk: Buffer) => {
       if (output.length < OUTPUT_CHARS_MAX) output += chunk.toString();
-      const url = /listening on (http:\/\/\S+)\n/.exec(output)?.[1];
+      const url = /listening on (https?:\/\/[^\s,]+)[^\n]*\n/.exec(output)?.[1];
       if (url === undefined) return;
       clearTimeout(timer);
       resolve({ url, process: child });

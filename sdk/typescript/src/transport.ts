@@ -3,6 +3,7 @@ import { performance } from "node:perf_hooks";
 import { ConnectionError, refusal, type ApiError, type Problem } from "./errors.js";
 import { PATIENCE_MS, REQUEST_TIMEOUT_MS } from "./limits.js";
 import { backoffMs, pause } from "./pause.js";
+import { exchangeByFiles, type Exchange, type TlsOptions } from "./tls.js";
 import { fromWire, toWire } from "./wire.js";
 
 /** How to reach a server. */
@@ -17,7 +18,9 @@ export interface ConnectOptions {
   timeoutMs?: number;
   /** How long a call goes on trying, in milliseconds; 60,000 by default. */
   patienceMs?: number;
-  /** Used instead of Node's own `fetch`. */
+  /** Whom to trust, and what to show, over `https://`; by default as the environment says. */
+  tls?: TlsOptions;
+  /** Used instead of Node's own `fetch`, and of `tls`. */
   fetch?: typeof fetch;
 }
 
@@ -43,7 +46,7 @@ export class Transport {
   readonly #headers: Record<string, string>;
   readonly #timeoutMs: number;
   readonly #patienceMs: number;
-  readonly #fetch: typeof fetch;
+  readonly #fetch: Exchange;
   #notBefore = 0;
 
   constructor(options: ConnectOptions) {
@@ -57,7 +60,7 @@ export class Transport {
     };
     this.#timeoutMs = options.timeoutMs ?? REQUEST_TIMEOUT_MS;
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
-    this.#fetch = options.fetch ?? fetch;
+    this.#fetch = options.fetch ?? exchangeByFiles(options.tls) ?? fetch;
   }
 
   /** Sends a call until it is answered for good, and gives the answer in this package's names. */

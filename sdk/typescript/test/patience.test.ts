@@ -44,6 +44,20 @@ describe("patience", () => {
     await server.close();
   });
 
+  test("what a busy server turns away of a batch is sent again, alone and under its key", async () => {
+    const error = { type: "x", title: "busy", status: 503, detail: "try again", code: "overloaded" };
+    const server = await stub((_, before) => ({
+      status: 201,
+      body: { jobs: before === 0 ? [{ id: "job_1", duplicate: false }, { error }] : [{ id: "job_2", duplicate: false }] },
+    }));
+    const client = new Client({ url: server.url });
+    const answers = await client.submitMany([{ type: "a" }, { type: "b", priority: "low" }], { partial: true });
+    assert.deepEqual(answers.map((answer) => ("id" in answer ? answer.id : answer.error.code)), ["job_1", "job_2"]);
+    const [first, again] = server.asked.map(({ body }) => body as { type: string; idempotency_key: string }[]);
+    assert.deepEqual(again, [first?.[1]]);
+    await server.close();
+  });
+
   test("a busy server is not asked sooner than it wants, by any submission", async () => {
     const server = await stub((_, before) => (before === 0 ? BUSY : TAKEN));
     let read: () => void = () => undefined;

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Call, Client, Error, Problem};
 use crate::proto::v1::{NewJob, SubmitAnswer, SubmitBatchAnswer, SubmitResponse};
+use crate::wire::fault::Code;
 
 /// Jobs gathered into one request; the server takes up to 10,000.
 const GATHERED_COUNT_MAX: usize = 1_000;
@@ -47,8 +48,23 @@ impl Client {
     /// As for [`Self::submit`], where the request as a whole is concerned.
     pub async fn submit_all(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Submitted, Error>>, Error> {
         jobs.iter_mut().for_each(give_key);
-        let call = Call::post(&["jobs", "batch"]).query("partial", "true").json(json(&jobs)?).repeatable();
-        let answers: SubmitBatchAnswer = self.send(&call).await?.json()?;
+        let mut answers = self.send_all(&jobs).await?;
+        loop {
+            // Those the server had no room for beside more urgent ones. Alone, they wait for as long as patience lasts.
+            let shed: Vec<usize> =
+                (0..).zip(&answers).filter(|(_, it)| is_shed(it)).map(|(place, _)| place).collect();
+            let again: Vec<NewJob> = shed.iter().filter_map(|place| jobs.get(*place)).cloned().collect();
+            if again.is_empty() {
+                break;
+            }
+            // What became of the others is told whatever becomes of these.
+            let Ok(later) = self.send_all(&again).await else { break };
+            for (place, answer) in shed.into_iter().zip(later) {
+                if let Some(slot) = answers.get_mut(place) {
+                    *slot = answer;
+                }
+            }
+        }
         let read = |answer: SubmitAnswer| match answer.error {
             None => Ok(Submitted { id: answer.id, duplicate: answer.duplicate }),
             Some(problem) => {
@@ -56,8 +72,18 @@ impl Client {
                 Err(Error::Refused(Box::new(Problem { title, code, status: 422, ..Problem::default() })))
             }
         };
-        Ok(answers.jobs.into_iter().map(read).collect())
+        Ok(answers.into_iter().map(read).collect())
     }
+
+    async fn send_all(&self, jobs: &[NewJob]) -> Result<Vec<SubmitAnswer>, Error> {
+        let call = Call::post(&["jobs", "batch"]).query("partial", "true").json(json(&jobs)?).repeatable();
+        let answers: SubmitBatchAnswer = self.send(&call).await?.json()?;
+        Ok(answers.jobs)
+    }
+}
+
+fn is_shed(answer: &SubmitAnswer) -> bool {
+    answer.error.as_ref().is_some_and(|problem| problem.code == Code::Overloaded.as_str())
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {

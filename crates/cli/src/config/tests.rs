@@ -40,6 +40,7 @@ fn help_names_the_real_defaults() {
         LISTEN_DEFAULT.to_owned(),
         PUSH_CONCURRENCY_COUNT_DEFAULT.to_string(),
         PUSH_PER_HOST_COUNT_DEFAULT.to_string(),
+        BreakerConfig::default().failures.to_string(),
         history,
         min_interval,
         CATCH_UP_JOBS_PER_S_DEFAULT.to_string(),
@@ -155,13 +156,33 @@ fn traces_go_by_the_usual_variables_too_and_by_our_own_above_them() {
 }
 
 #[test]
+fn what_may_be_secret_comes_from_files_of_its_own() {
+    let secret = file("api-key=hush%20hush\nx-team=ops\n");
+    let good = file(&format!("otlp_headers_file = \"{}\"\n", secret.path().display()));
+    let config = load(&args(&format!("--config {}", good.path().display())), |_| None).unwrap();
+    assert_eq!((&config.otlp_headers["api-key"], &config.otlp_headers["x-team"]), (&"hush hush", &"ops"));
+    for text in ["otlp_headers = \"api-key=hush\"\n", "store = \"postgres://u:hush@h/d\"\n"] {
+        let bad = file(text);
+        let fault = load(&args(&format!("--config {}", bad.path().display())), |_| None).unwrap_err();
+        assert!(fault.contains("this is no place for one") && !fault.contains("hush"), "{fault}");
+    }
+    let fault = load(&args("--otlp-headers-file /nowhere/x"), |_| None).unwrap_err();
+    assert!(fault.contains("/nowhere/x"), "{fault}");
+}
+
+#[test]
 fn rates_and_breakers_are_set_everywhere_alike() {
-    let file =
-        file("breaker_failures = 7\nbreaker_cooldown = \"2s\"\nhost_rate = [\"50\", \"a.example=5\"]\n");
+    let file = file(
+        "breaker_failures = 7\nbreaker_percent = 60\nbreaker_window = \"5s\"\nbreaker_cooldown = \"2s\"\n\
+         host_rate = [\"50\", \"a.example=5\"]\npush_per_host = [\"32\", \"a.example=4\"]\n",
+    );
     let path = format!("--config {} --breaker-cooldown-max 1m", file.path().display());
     let config = load(&args(&path), |_| None).unwrap();
     let breaker = config.breaker;
     assert_eq!((breaker.failures, breaker.cooldown_ms, breaker.cooldown_ms_max), (7, 2_000, 60_000));
+    assert_eq!((breaker.percent, breaker.lately_ms), (60, 5_000));
+    assert_eq!((config.push_per_host, config.push_per_host_named.of("http://a.example:80")), (32, Some(4)));
+    assert_eq!(config.push_per_host_named.of("http://b.example"), None);
     assert_eq!(
         (config.host_rates.of("http://b.example"), config.host_rates.of("http://a.example")),
         (Some(50), Some(5))

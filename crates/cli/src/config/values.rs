@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN, SECOND_MS};
 use tidewheel_core::time::{format_duration, parse_duration};
-use tidewheel_server::engine::FairBy;
+use tidewheel_server::engine::{FairBy, WrittenLimit};
 use tidewheel_server::traces::endpoint;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,6 +21,8 @@ use super::{AuditScope, Key, LISTEN_DEFAULT, LogFormat, ServeConfig};
 const PORT_DEFAULT: u16 = 7400;
 const PUSH_COUNT: RangeInclusive<usize> = 1..=65_536;
 const BREAKER_FAILURES_COUNT: RangeInclusive<u32> = 0..=1_000_000;
+const PERCENT: RangeInclusive<u32> = 0..=100;
+const BREAKER_WINDOW_MS: RangeInclusive<i64> = SECOND_MS..=HOUR_MS;
 const BREAKER_COOLDOWN_MS: RangeInclusive<i64> = 10..=HOUR_MS;
 const CATCH_UP_JOBS_PER_S: RangeInclusive<u32> = 1..=1_000_000;
 const SUBMISSIONS_COUNT: RangeInclusive<usize> = 100..=10_000_000;
@@ -40,24 +42,15 @@ pub(super) fn set(
     key: Key,
     texts: &[String],
 ) -> Result<(), String> {
-    if key == Key::AllowTarget {
-        let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
-        config.allow_targets =
-            ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
-        return Ok(());
-    }
-    if key == Key::HostRate {
-        for text in texts {
-            config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
-        }
-        return Ok(());
+    if key.is_list() {
+        return set_list(config, key, texts);
     }
     let text = texts.first().map(|text| text.trim()).unwrap_or_default();
     if text.is_empty() {
         return Err("must not be empty".to_owned());
     }
     match key {
-        Key::AllowTarget | Key::HostRate => {}
+        Key::AllowTarget | Key::PushPerHost | Key::HostRate => {}
         Key::Data => config.data = PathBuf::from(text),
         Key::Store => config.store = Some(store(text)?),
         Key::StoreFile => config.store_file = Some(PathBuf::from(text)),
@@ -74,8 +67,9 @@ pub(super) fn set(
         Key::Listen => config.listen = listen(text)?,
         Key::AdminKeyFile => config.admin_key_file = Some(PathBuf::from(text)),
         Key::PushConcurrency => config.push_concurrency = number(text, PUSH_COUNT)?,
-        Key::PushPerHost => config.push_per_host = number(text, PUSH_COUNT)?,
         Key::BreakerFailures => config.breaker.failures = number(text, BREAKER_FAILURES_COUNT)?,
+        Key::BreakerPercent => config.breaker.percent = number(text.trim_end_matches('%'), PERCENT)?,
+        Key::BreakerWindow => config.breaker.lately_ms = duration_ms(text, BREAKER_WINDOW_MS)?,
         Key::BreakerCooldown => config.breaker.cooldown_ms = duration_ms(text, BREAKER_COOLDOWN_MS)?,
         Key::BreakerCooldownMax => config.breaker.cooldown_ms_max = duration_ms(text, BREAKER_COOLDOWN_MS)?,
         Key::History => config.history_ms = duration_ms(text, HISTORY_MS)?,
@@ -90,10 +84,37 @@ pub(super) fn set(
         Key::Drain => config.drain = Duration::from_millis(duration_ms(text, DRAIN_MS)?.unsigned_abs()),
         Key::OtlpEndpoint => config.otlp_endpoint = Some(endpoint(text)?),
         Key::OtlpHeaders => config.otlp_headers = headers(text)?,
+        Key::OtlpHeadersFile => config.otlp_headers = headers_in(text)?,
         Key::OtlpServiceName => text.clone_into(&mut config.otlp_service_name),
         Key::OtlpSampleRatio => config.otlp_sample_ratio = ratio(text)?,
         Key::LogFormat => config.log_format = log_format(text)?,
         Key::LogLevel => config.log_level = log_level(text)?,
+    }
+    Ok(())
+}
+
+/// The same for what may have several values.
+fn set_list(config: &mut ServeConfig, key: Key, texts: &[String]) -> Result<(), String> {
+    if key == Key::AllowTarget {
+        let ranges: Result<Vec<_>, _> = texts.iter().map(|text| text.parse()).collect();
+        config.allow_targets =
+            ranges.map_err(|fault: tidewheel_server::push::CidrFault| fault.to_string())?;
+        return Ok(());
+    }
+    if key == Key::PushPerHost {
+        for text in texts {
+            match text.parse()? {
+                WrittenLimit::Each(count) => config.push_per_host = count,
+                WrittenLimit::Named(host, count) => config.push_per_host_named.add(host, count),
+            }
+        }
+        return Ok(());
+    }
+    if key == Key::HostRate {
+        for text in texts {
+            config.host_rates = std::mem::take(&mut config.host_rates).with(text.parse()?);
+        }
+        return Ok(());
     }
     Ok(())
 }
@@ -171,6 +192,12 @@ fn headers(text: &str) -> Result<HeaderMap, String> {
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// The same, from a file: one a line, or with commas.
+fn headers_in(path: &str) -> Result<HeaderMap, String> {
+    let text = std::fs::read_to_string(path).map_err(|fault| format!("{path}: {fault}"))?;
+    headers(&text.trim().replace(['\r', '\n'], ","))
 }
 
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {

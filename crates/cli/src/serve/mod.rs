@@ -61,16 +61,24 @@ pub(crate) struct ServeArgs {
     /// Pushes under way at a time [default: 1024]
     #[arg(long, value_name = "COUNT")]
     push_concurrency: Option<String>,
-    /// Pushes under way at a time to one host [default: 256]
+    /// Pushes under way at a time to each host, such as 32, or to one, such as api.example.com=4 or *.example.com=4; may be
+    /// given more than once [default: 256]
     #[arg(long, value_name = "COUNT")]
-    push_per_host: Option<String>,
+    push_per_host: Vec<String>,
     /// Pushes begun per second to each host, such as 50, or to one, such as api.example.com=5 or *.example.com=5; may be
     /// given more than once [default: no bound]
     #[arg(long, value_name = "RATE")]
     host_rate: Vec<String>,
-    /// Failures in a row of a tenant's pushes to a host before its jobs for it wait; 0 is never [default: 20]
+    /// Failures in a row of a tenant's pushes to a host before its jobs for it wait; 0 is never [default: 50]
     #[arg(long, value_name = "COUNT")]
     breaker_failures: Option<String>,
+    /// Hundredths of such pushes within --breaker-window, of 20 at least, that have the same effect by failing; 0 is never
+    /// [default: 0]
+    #[arg(long, value_name = "PERCENT")]
+    breaker_percent: Option<String>,
+    /// How long ago a failure counts for that [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    breaker_window: Option<String>,
     /// How long they wait until one is tried again; doubles each time that fails [default: 1s]
     #[arg(long, value_name = "DURATION")]
     breaker_cooldown: Option<String>,
@@ -113,6 +121,9 @@ pub(crate) struct ServeArgs {
     /// What is said to the collector besides, such as its key: name=value,name=value [env: OTEL_EXPORTER_OTLP_HEADERS]
     #[arg(long, value_name = "HEADERS")]
     otlp_headers: Option<String>,
+    /// A file that holds them, instead of --otlp-headers
+    #[arg(long, value_name = "FILE")]
+    otlp_headers_file: Option<String>,
     /// Whose traces they are [env: OTEL_SERVICE_NAME] [default: tidewheel]
     #[arg(long, value_name = "NAME")]
     otlp_service_name: Option<String>,
@@ -136,8 +147,9 @@ impl ServeArgs {
             (Key::Listen, &self.listen),
             (Key::AdminKeyFile, &self.admin_key_file),
             (Key::PushConcurrency, &self.push_concurrency),
-            (Key::PushPerHost, &self.push_per_host),
             (Key::BreakerFailures, &self.breaker_failures),
+            (Key::BreakerPercent, &self.breaker_percent),
+            (Key::BreakerWindow, &self.breaker_window),
             (Key::BreakerCooldown, &self.breaker_cooldown),
             (Key::BreakerCooldownMax, &self.breaker_cooldown_max),
             (Key::History, &self.history),
@@ -152,6 +164,7 @@ impl ServeArgs {
             (Key::Drain, &self.drain),
             (Key::OtlpEndpoint, &self.otlp_endpoint),
             (Key::OtlpHeaders, &self.otlp_headers),
+            (Key::OtlpHeadersFile, &self.otlp_headers_file),
             (Key::OtlpServiceName, &self.otlp_service_name),
             (Key::OtlpSampleRatio, &self.otlp_sample_ratio),
             (Key::LogFormat, &self.log_format),
@@ -160,7 +173,12 @@ impl ServeArgs {
         let mut layer: Layer =
             single.into_iter().filter_map(|(key, value)| Some((key, vec![value.clone()?]))).collect();
         layer.extend(self.secure.given());
-        for (key, list) in [(Key::AllowTarget, &self.allow_target), (Key::HostRate, &self.host_rate)] {
+        let lists = [
+            (Key::AllowTarget, &self.allow_target),
+            (Key::PushPerHost, &self.push_per_host),
+            (Key::HostRate, &self.host_rate),
+        ];
+        for (key, list) in lists {
             if !list.is_empty() {
                 layer.insert(key, list.clone());
             }

@@ -88,6 +88,7 @@ fn node_config(config: ServeConfig, admin_key: Option<String>) -> NodeConfig {
         engine: Config {
             push_max: config.push_concurrency,
             push_per_host_max: config.push_per_host,
+            push_per_host_named: config.push_per_host_named,
             host_rates: config.host_rates,
             breaker: config.breaker,
             history_ms: config.history_ms,

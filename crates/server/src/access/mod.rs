@@ -24,6 +24,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method};
 use tidewheel_api::wire::fault::Code;
+use tidewheel_core::job::Destination;
 use tidewheel_core::limits::TOKEN_BYTES_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Error;
@@ -300,6 +301,23 @@ impl Identity {
                 Err(forbidden("the key is for certain queues, so its jobs cannot have targets"))
             }
             Self::Key(_) | Self::Anyone => Ok(()),
+        }
+    }
+
+    /// Whether it is limited to certain types or queues.
+    pub(crate) fn is_limited(&self) -> bool {
+        match self {
+            Self::Key(key) => key.types.is_some() || key.queues.is_some(),
+            Self::Anyone => false,
+        }
+    }
+
+    /// Whether jobs of this type and place are within what it is limited to.
+    pub(crate) fn check_place(&self, kind: &str, destination: &Destination) -> Result<(), Problem> {
+        self.check_type(kind)?;
+        match destination {
+            Destination::Queue(queue) => self.check_queue(queue),
+            Destination::Target(_) => self.check_push(),
         }
     }
 

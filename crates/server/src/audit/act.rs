@@ -22,6 +22,7 @@ use tidewheel_core::names::Tenant;
 use super::sums::{Counted, Then};
 use super::{Auditor, actor};
 use crate::access::{Identity, Peer};
+use crate::directory::ApiKey;
 use crate::http::{Caller, Problem};
 use crate::random::{Random as _, SystemRandom};
 
@@ -50,6 +51,33 @@ impl Fields {
     }
 }
 
+/// What whoever served a call knows better than its request says, put beside the answer.
+#[derive(Debug, Clone)]
+pub(crate) enum Told {
+    /// Who it was: those who sign in or out say so in the request itself.
+    Who(Arc<ApiKey>),
+    /// Whose the object is.
+    Whose(Tenant),
+}
+
+impl Told {
+    /// Puts it beside an answer.
+    pub(crate) fn beside(self, mut response: Response) -> Response {
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn correct(self, act: &mut Act) {
+        match self {
+            Self::Who(key) => {
+                act.actor = key.id.to_string();
+                act.tenant = key.tenant.to_string();
+            }
+            Self::Whose(tenant) => act.tenant = tenant.to_string(),
+        }
+    }
+}
+
 fn shortened(text: &str) -> String {
     text.chars().take(AUDIT_TEXT_CHARS_MAX).collect()
 }
@@ -69,6 +97,7 @@ pub(crate) async fn served(
         let mut response = next.run(request).await;
         act.status = response.status().as_u16();
         act.fields = fields.take();
+        let told = response.extensions_mut().remove::<Told>();
         if response.status().is_client_error() {
             // Nothing was done.
             if response.status() == StatusCode::FORBIDDEN {
@@ -78,6 +107,9 @@ pub(crate) async fn served(
         }
         if act.object.is_none() {
             response = look_into(response, &mut act).await;
+        }
+        if let Some(told) = told {
+            told.correct(&mut act);
         }
         if response.status().is_server_error() {
             // Nobody knows what was done. Whatever keeps the server from it may keep the record from being written,

@@ -20,7 +20,7 @@ use tidewheel_api::wire::audit::Act;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{Error, NewAct, Store};
 
-pub(crate) use self::act::{Fields, refused, served, sum_up};
+pub(crate) use self::act::{Fields, Told, refused, served, sum_up};
 use self::sums::Sums;
 pub(crate) use self::trail::{Trail, trail_of};
 use crate::access::Identity;

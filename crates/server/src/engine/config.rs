@@ -6,6 +6,7 @@ use tidewheel_core::limits::{
     WORKER_DEAD_MS, WORKER_RESUME_MS, WORKER_TAKE_BACK_MS,
 };
 
+use super::host_limits::HostLimits;
 use super::host_rates::HostRates;
 use crate::traces::Traces;
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub push_max: usize,
     /// Pushes under way at once to one host.
     pub push_per_host_max: usize,
+    /// The same, to hosts that have their own bound.
+    pub push_per_host_named: HostLimits,
     /// Pushes begun per second to one host.
     pub host_rates: HostRates,
     /// When a tenant's pushes to a host that fails are held back.
@@ -93,6 +96,7 @@ impl Default for Config {
             claims_max: 4,
             push_max: 1_024,
             push_per_host_max: 256,
+            push_per_host_named: HostLimits::default(),
             host_rates: HostRates::default(),
             breaker: BreakerConfig::default(),
             fair_by: FairBy::default(),

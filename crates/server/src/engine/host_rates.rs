@@ -47,7 +47,7 @@ impl FromStr for WrittenRate {
             None => rate(text).map(Self::Each),
             Some((pattern, digits)) => {
                 let pattern = pattern.trim().to_ascii_lowercase();
-                if pattern.is_empty() || pattern.contains(['/', ' ']) {
+                if !is_host_pattern(&pattern) {
                     return Err(format!(
                         "{text:?}: {pattern:?} is not a host like api.example.com or *.example.com"
                     ));
@@ -81,19 +81,28 @@ impl HostRates {
     /// The rate of `scheme://host:port`.
     #[must_use]
     pub fn of(&self, origin: &str) -> Option<u32> {
-        let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest).to_ascii_lowercase();
-        let host = authority.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')).map_or(
-            &*authority,
-            |(host, port)| {
-                if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { &authority }
-            },
-        );
-        let is_meant = |pattern: &str| match pattern.strip_prefix('*') {
-            Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
-            None => pattern == host || pattern == authority,
-        };
-        let named = self.named.iter().find(|rate| is_meant(&rate.pattern));
+        let named = self.named.iter().find(|rate| is_meant(&rate.pattern, origin));
         named.map(|rate| rate.per_s).or(self.each_per_s)
+    }
+}
+
+/// Whether hosts can be named so.
+pub(super) fn is_host_pattern(pattern: &str) -> bool {
+    !pattern.is_empty() && !pattern.contains(['/', ' '])
+}
+
+/// Whether a pattern means the host of `scheme://host:port`.
+pub(super) fn is_meant(pattern: &str, origin: &str) -> bool {
+    let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest).to_ascii_lowercase();
+    let host = authority.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')).map_or(
+        &*authority,
+        |(host, port)| {
+            if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { &authority }
+        },
+    );
+    match pattern.strip_prefix('*') {
+        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+        None => pattern == host || pattern == authority,
     }
 }
 

@@ -17,6 +17,7 @@ mod demands;
 mod endings;
 mod governor;
 mod handed;
+mod host_limits;
 mod host_rates;
 mod leases;
 mod listing;
@@ -57,6 +58,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use config::{Config, FairBy};
 pub use deliver::{Deliver, Report, Reports};
+pub use host_limits::{HostLimits, WrittenLimit};
 pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub(crate) use ready::origin_of;
 pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};

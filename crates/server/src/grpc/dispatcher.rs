@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 
 use super::status::status;
 use crate::engine::{Engine, Take};
-use crate::http::{Caller, Problem};
+use crate::http::{Caller, Problem, check_report};
 
 /// Names another queue than the default one.
 const QUEUE_KEY: &str = "tidewheel-queue";
@@ -76,12 +76,13 @@ impl SchedulerDispatcher for DispatcherService {
         request: Request<UpdateAttemptRequest>,
     ) -> Result<Response<UpdateAttemptResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        let tenant = Caller::of(&metadata.into_headers(), &extensions)?.tenant;
+        let Caller { tenant, identity, .. } = Caller::of(&metadata.into_headers(), &extensions)?;
         let Some((id, token)) = read_trigger(&request.trigger_id) else {
             return Err(status(Code::JobNotFound, "`trigger_id` is not one that was handed out"));
         };
         let command = self.command(&request, token)?;
-        let orders = vec![Order { tenant, id, command, key: None }];
+        let order = Order { tenant, id, command, key: None };
+        let orders = vec![check_report(&identity, &**self.engine.store(), order).await?];
         let engine = self.engine.clone();
         // To its end, even if the caller hangs up.
         let applied = tokio::spawn(async move { engine.command(orders).await });

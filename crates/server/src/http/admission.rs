@@ -86,11 +86,17 @@ pub(super) struct Admitted {
     _storing: Storing,
 }
 
-/// What is asked for: so many jobs, of which this is the least urgent.
+/// What is asked for: so many jobs of one fate, of which this is the least urgent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) count: usize,
     pub(super) least: Priority,
+}
+
+/// What became of jobs that are answered for one by one: which of their priorities are not taken now.
+pub(super) struct AdmittedSome {
+    pub(super) admitted: Admitted,
+    pub(super) shed: Vec<Priority>,
 }
 
 impl Asked {
@@ -116,9 +122,32 @@ impl Drop for Admitted {
 
 /// Admits jobs of a tenant, or says when to come back.
 pub(super) async fn admit(app: &Arc<App>, tenant: &Tenant, asked: Asked) -> Result<Admitted, Problem> {
-    let count = u64::try_from(asked.count).unwrap_or(u64::MAX);
-    let settings = app.access.directory().tenant(tenant).settings;
     let storing = app.overload.enter(asked.count, asked.least)?;
+    admit_stored(app, tenant, asked.count, storing).await
+}
+
+/// Admits those jobs of a tenant that are urgent enough, each by its own priority.
+pub(super) async fn admit_each(
+    app: &Arc<App>,
+    tenant: &Tenant,
+    jobs: &[Submission],
+) -> Result<AdmittedSome, Problem> {
+    let of = |priority| jobs.iter().filter(|submission| submission.job.spec.priority == priority).count();
+    let counts = Priority::ALL.map(|priority| (priority, of(priority)));
+    let (storing, shed) = app.overload.enter_each(counts)?;
+    let count = counts.iter().filter(|(priority, _)| !shed.contains(priority)).map(|(_, count)| count).sum();
+    Ok(AdmittedSome { admitted: admit_stored(app, tenant, count, storing).await?, shed })
+}
+
+/// Admits jobs that the server has room for, by the tenant's own limits.
+async fn admit_stored(
+    app: &Arc<App>,
+    tenant: &Tenant,
+    jobs_count: usize,
+    storing: Storing,
+) -> Result<Admitted, Problem> {
+    let count = u64::try_from(jobs_count).unwrap_or(u64::MAX);
+    let settings = app.access.directory().tenant(tenant).settings;
     let mut admitted = Admitted { app: None, tenant: tenant.clone(), count, _storing: storing };
     if settings.submit_per_s.is_none() && settings.waiting_count_max.is_none() {
         return Ok(admitted);
@@ -131,7 +160,7 @@ pub(super) async fn admit(app: &Arc<App>, tenant: &Tenant, asked: Asked) -> Resu
         None => None,
     };
     let share = match settings.submit_per_s {
-        Some(rate) => app.engine.submit_share(tenant, rate, asked.count),
+        Some(rate) => app.engine.submit_share(tenant, rate, jobs_count),
         None => 1.0,
     };
     let now_ms = app.engine.clock().monotonic_ms();
@@ -241,8 +270,13 @@ impl Account {
         } else {
             WAIT_S_DEFAULT
         };
-        let detail =
-            format!("{waiting} jobs of the tenant wait, and {max} may; try again when some are done");
+        let detail = if count > max {
+            format!(
+                "{count} jobs are more than may ever wait of the tenant, which is {max}; send fewer at once"
+            )
+        } else {
+            format!("{waiting} jobs of the tenant wait, and {max} may; try again when some are done")
+        };
         Err(Problem::new(Code::TooManyWaiting, detail).retry_after(wait_s))
     }
 }
@@ -289,12 +323,14 @@ pub(super) fn objection(
     if let Err(objection) = by_type.and(by_place) {
         return Some(objection);
     }
+    too_large(settings, payload_bytes).map(|detail| (Code::PayloadTooLarge, "payload", detail))
+}
+
+/// Why a payload is too large for the tenant, if it is.
+pub(super) fn too_large(settings: &TenantSettings, payload_bytes: usize) -> Option<String> {
     let max = settings.payload_bytes_max?;
     let is_over = u64::try_from(payload_bytes).is_ok_and(|bytes| bytes > u64::from(max));
-    is_over.then(|| {
-        let detail = format!("the payload has {payload_bytes} bytes; the tenant's jobs may have {max}");
-        (Code::PayloadTooLarge, "payload", detail)
-    })
+    is_over.then(|| format!("the payload has {payload_bytes} bytes; the tenant's jobs may have {max}"))
 }
 
 #[cfg(test)]

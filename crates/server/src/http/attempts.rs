@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
 use tidewheel_api::wire::worker_request::{HeartbeatRequest, OutcomeRequest, Report};
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Failure, Finding};
+use tidewheel_store::Order;
 
 use super::app::App;
 use super::body::Text;
@@ -16,6 +18,7 @@ use super::call_key::check_key;
 use super::caller::{Caller, JobPath};
 use super::jobs::change::{changed, whole};
 use super::problem::Problem;
+use super::scope::check_report;
 
 /// `POST /v1/jobs/{id}/heartbeat`
 pub(super) async fn heartbeat(
@@ -28,7 +31,7 @@ pub(super) async fn heartbeat(
     check_key(&headers, &body.text)?;
     let HeartbeatRequest { token, extend_ms, progress } =
         whole(|faults| HeartbeatRequest::read(&body.text, faults))?;
-    changed(&app, &caller.tenant, id, Command::Heartbeat { token, extend_ms, progress }, None).await
+    reported(&app, caller, id, Command::Heartbeat { token, extend_ms, progress }).await
 }
 
 /// `POST /v1/jobs/{id}/outcome`
@@ -53,5 +56,12 @@ pub(super) async fn outcome(
             Command::Fail { token, failure }
         }
     };
-    changed(&app, &caller.tenant, id, command, None).await
+    reported(&app, caller, id, command).await
+}
+
+async fn reported(app: &App, caller: Caller, id: JobId, command: Command) -> Result<Response, Problem> {
+    let Caller { tenant, identity, .. } = caller;
+    let order = Order { tenant, id, command, key: None };
+    let Order { tenant, command, .. } = check_report(&identity, &**app.engine.store(), order).await?;
+    changed(app, &tenant, id, command, None).await
 }

@@ -19,6 +19,7 @@ use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 use super::app::{App, to_the_end};
 use super::problem::Problem;
 use super::retention::Retention;
+use super::scope::Scope;
 use super::walk::{Plan, Walk};
 use super::{answer, call_key, caller};
 
@@ -31,6 +32,8 @@ const LOOKED_COUNT_MAX: usize = 100_000;
 pub(super) struct Bulk<'a> {
     pub(super) app: &'a App,
     pub(super) tenant: &'a Tenant,
+    /// What the caller may act on.
+    pub(super) scope: Scope<'a>,
     /// Which jobs, and when they start.
     pub(super) request: BulkRequest,
     /// The states a filter means that names none.
@@ -84,6 +87,7 @@ impl Bulk<'_> {
         if ids.is_empty() {
             return Ok(());
         }
+        let (ids, beyond) = self.scope.sort(ids).await?;
         let (ids, hidden) = Retention::of(self.app, self.tenant).seen(self.app, self.tenant, ids).await?;
         let orders = ids.iter().enumerate().map(|(index, id)| Order {
             tenant: self.tenant.clone(),
@@ -94,13 +98,21 @@ impl Bulk<'_> {
         let (engine, orders) = (self.app.engine.clone(), orders.collect());
         let results = to_the_end(async move { engine.command(orders).await }).await??;
         for (id, result) in ids.into_iter().zip(results) {
-            sheet.note(id, result);
+            sheet.note(id, result.map_err(problem_of));
         }
         for id in hidden {
-            sheet.note(id, Err(Refusal::NotFound));
+            sheet.note(id, Err(caller::no_job()));
+        }
+        for (id, problem) in beyond {
+            sheet.note(id, Err(problem));
         }
         Ok(())
     }
+}
+
+/// Why an order was not obeyed.
+fn problem_of(refusal: Refusal) -> Problem {
+    if refusal == Refusal::NotFound { caller::no_job() } else { refusal.into() }
 }
 
 /// The answer, as it grows.
@@ -116,13 +128,12 @@ impl Sheet {
         Self { items: JsonWriter::default(), now, count: 0, done: 0 }
     }
 
-    fn note(&mut self, id: JobId, result: Result<Applied, Refusal>) {
+    fn note(&mut self, id: JobId, result: Result<Applied, Problem>) {
         self.count += 1;
         let now = self.now;
         let (state, problem) = match result {
             Ok(applied) => (Some(ShownState::of(&applied.job, now)), None),
-            Err(Refusal::NotFound) => (None, Some(caller::no_job())),
-            Err(refusal) => (None, Some(Problem::from(refusal))),
+            Err(problem) => (None, Some(problem)),
         };
         self.done += usize::from(problem.is_none());
         self.items.object(|out| {

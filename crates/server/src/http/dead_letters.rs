@@ -13,6 +13,7 @@ use tidewheel_core::job::{Command, State as JobState};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Refusal;
 
+use super::admission::too_large;
 use super::answer;
 use super::app::App;
 use super::body::Text;
@@ -23,6 +24,7 @@ use super::jobs::change::{changed, order, whole};
 use super::jobs::read::{page, read_query};
 use super::problem::{Problem, refuse_faults};
 use super::registered::Registered;
+use super::scope::{Act, Scope};
 
 const DEAD: &[JobState] = &[JobState::Dead];
 
@@ -47,15 +49,25 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let request = whole(|faults| ReplayRequest::read(&body.text, app.now(), &app.targets, faults))?;
     let ReplayRequest { run_at, payload, target } = request;
+    Scope::of(&app, &caller, Act::Run).check_job(id).await?;
     if let Some(payload) = &payload {
         check_payload(&app, &caller, id, payload).await?;
+    }
+    if target.is_some() {
+        caller.identity.check_push()?;
     }
     let key = call.claim(app.now(), &body.text)?;
     changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }, key).await
 }
 
-/// Refuses a payload that the job's type does not allow, or not from the caller.
+/// Refuses a payload that the tenant's limits or the job's type do not allow.
 async fn check_payload(app: &App, caller: &Caller, id: JobId, payload: &[u8]) -> Result<(), Problem> {
+    let settings = app.access.directory().tenant(&caller.tenant).settings;
+    if let Some(detail) = too_large(&settings, payload.len()) {
+        let mut faults = Faults::default();
+        faults.add(Code::PayloadTooLarge, &At::ROOT.field("payload"), detail);
+        return refuse_faults(faults);
+    }
     if app.access.directory().types(&caller.tenant).is_none() {
         return Ok(());
     }
@@ -79,7 +91,8 @@ pub(super) async fn replay_many(
     only_dead(&mut request)?;
     let key = call.claim(app.now(), &body.text)?;
     let command = |run_at: Timestamp| Command::Replay { run_at, payload: None, target: None };
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
+    let scope = Scope::of(&app, &caller, Act::Run);
+    Bulk { app: &app, scope, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
 }
 
 /// `DELETE /v1/dead-letters/{id}`
@@ -90,6 +103,7 @@ pub(super) async fn discard(
     call: CallKey,
 ) -> Result<Response, Problem> {
     let key = call.claim(app.now(), "")?;
+    Scope::of(&app, &caller, Act::Change).check_job(id).await?;
     match order(&app, &caller.tenant, id, Command::Discard, key).await? {
         Ok(_) | Err(Refusal::Gone) => Ok(answer::no_content()),
         Err(refusal) => Err(refusal.into()),
@@ -112,7 +126,8 @@ pub(super) async fn discard_many(
     let request = BulkRequest { which, run_at: app.now(), rate: None };
     let key = call.claim(app.now(), "")?;
     let command = |_: Timestamp| Command::Discard;
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
+    let scope = Scope::of(&app, &caller, Act::Change);
+    Bulk { app: &app, scope, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
 }
 
 /// A filter here is for dead letters; one that asks for other states was not meant.

@@ -66,6 +66,7 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     app.check_open()?;
     check_type(&name).map_err(|fault| Problem::new(Code::InvalidValue, fault.to_string()))?;
+    caller.identity.check_type(&name)?;
     let request = whole(|faults| TypeRequest::read(&body.text, &app.targets, faults))?;
     if request.kind.as_ref().is_some_and(|kind| *kind != name) {
         return Err(Problem::new(Code::InvalidValue, "`type` is another than that of the address"));
@@ -86,6 +87,7 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.check_open()?;
+    caller.identity.check_type(&name)?;
     let current = find(&app, &caller.tenant, &name).ok_or_else(no_type)?;
     let if_version = wanted(&headers, Some(&current))?;
     app.access.directory().delete_type(&caller.tenant, &name, if_version).await?;

@@ -21,6 +21,7 @@ use super::idempotency::digest;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::schedules::read::{page_answer, read_query};
+use crate::audit::Told;
 use crate::directory::{ApiKey, KeyAsked, KeyMade, KeyRefusal, Role};
 
 /// `POST /v1/keys`
@@ -109,7 +110,7 @@ pub(super) async fn revoke(
     let key = app.access.directory().key(caller.named.as_ref(), &id).ok_or_else(no_key)?;
     app.access.directory().revoke_key(&key).await?;
     tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was revoked");
-    Ok(answer::no_content())
+    Ok(Told::Whose(key.tenant.clone()).beside(answer::no_content()))
 }
 
 fn no_key() -> Problem {

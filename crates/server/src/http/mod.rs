@@ -7,6 +7,7 @@
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `admission` | what a tenant may submit: how fast, how much |
 //! | `registered` | what a job's type says: defaults, submitters, the schema of its payload |
+//! | `scope` | what a caller may do with jobs and schedules that are there |
 //! | `retention` | what a tenant no longer sees |
 //! | `overload` | what is refused when more comes in than the store takes |
 //! | `body` | reading bodies: bounded in size, in pace and together |
@@ -53,6 +54,7 @@ mod registered;
 mod retention;
 mod routes;
 mod schedules;
+mod scope;
 mod serve;
 mod session;
 mod targets;
@@ -68,5 +70,6 @@ pub(crate) use problem::Problem;
 #[cfg(test)]
 pub(crate) use routes::all as all_routes;
 pub use routes::router;
+pub(crate) use scope::{check_report, check_reports};
 pub use serve::{ServeLimits, serve, serve_tls};
 pub(crate) use workers::worker_id;

@@ -9,6 +9,7 @@ use tidewheel_api::wire::schedule_request::ScheduleRequest;
 
 use super::app::App;
 use super::caller::Caller;
+use super::problem::Problem;
 use crate::directory::{JobType, TypeBook};
 use crate::schema::Flaw;
 
@@ -26,6 +27,19 @@ impl<'a> Registered<'a> {
 
     fn find(&self, kind: &str) -> Option<&Arc<JobType>> {
         self.book.as_ref()?.get(kind)
+    }
+
+    /// Whether nothing is registered for the tenant.
+    pub(super) fn is_empty(&self) -> bool {
+        self.book.is_none()
+    }
+
+    /// Refuses whoever may not submit jobs of this type.
+    pub(super) fn check_submitter(&self, kind: &str) -> Result<(), Problem> {
+        match self.find(kind).and_then(|found| found.definition.submitters.as_ref()) {
+            Some(submitters) => self.caller.identity.check_submitter(kind, submitters),
+            None => Ok(()),
+        }
     }
 
     /// Has the type say what a job did not say itself.
@@ -46,9 +60,7 @@ impl<'a> Registered<'a> {
     /// Notes what the type has against a job: who submits it, or else its payload.
     pub(super) fn check(&self, kind: &str, payload: &[u8], at: &At<'_>, faults: &mut Faults) {
         let Some(found) = self.find(kind) else { return };
-        if let Some(submitters) = &found.definition.submitters
-            && let Err(problem) = self.caller.identity.check_submitter(kind, submitters)
-        {
+        if let Err(problem) = self.check_submitter(kind) {
             faults.add(problem.code(), &at.field("type"), problem.detail());
             return;
         }

@@ -21,6 +21,7 @@ use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use crate::access::{COOKIE_NAME, Identity, Need, Peer, Session, shown_key};
+use crate::audit::Told;
 use crate::directory::Role;
 
 /// Where a proxy says over what it was asked.
@@ -53,7 +54,7 @@ pub(super) async fn sign_in(
     write(&mut out, &app, &identity, session.key.tenant.as_str(), Some(&session));
     let mut response = answer::json(StatusCode::CREATED, out);
     set_cookie(&mut response, &headers, &cookie, SESSION_MS / SECOND_MS)?;
-    Ok(response)
+    Ok(Told::Who(session.key).beside(response))
 }
 
 /// `DELETE /v1/session`
@@ -63,11 +64,12 @@ pub(super) async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // One that has ended already needs no ending, whoever says so; nobody learns anything from it.
+    let mut response = answer::no_content();
     if let Ok(Some(session)) = app.access.signed_in(&headers, None) {
         session.check_change(&method, &headers)?;
         app.access.sign_out(&session).await?;
+        response = Told::Who(session.key).beside(response);
     }
-    let mut response = answer::no_content();
     set_cookie(&mut response, &headers, "", 0)?;
     Ok(response)
 }

@@ -170,7 +170,15 @@ class Client:
             answer = await self._transport.send(call)
         except TidewheelError as error:
             return [error] * len(batch)
-        return [_batch_answer(key, item) for (key, _), item in zip(batch, answer.body["jobs"], strict=True)]
+        items = answer.body["jobs"]
+        answers = [_batch_answer(key, item) for (key, _), item in zip(batch, items, strict=True)]
+        # Those the server had no room for beside more urgent ones. Alone, they wait for as long as patience lasts.
+        shed = [place for place, item in enumerate(items) if item.get("error", {}).get("code") == "overloaded"]
+        if shed:
+            again = await self._submit_batch([batch[place] for place in shed])
+            for place, later in zip(shed, again, strict=True):
+                answers[place] = later
+        return answers
 
     async def get(self, id: str) -> Job:
         """The job, with its payload."""

@@ -21,7 +21,7 @@ pub struct BreakerView {
     pub state: BreakerState,
     /// Since when the target has not been as it should.
     pub since: Timestamp,
-    /// Failures in a row.
+    /// Failures in a row, or lately if they opened it.
     pub failures: u32,
     /// What the last failure was.
     pub reason: Arc<str>,
@@ -166,7 +166,7 @@ impl Breakers {
     }
 
     fn keep_new(&mut self, heard: &Heard, host: &Arc<str>, now: Timestamp, monotonic_ms: i64) -> bool {
-        if self.config.failures == 0 || !self.make_room(heard.tenant.as_str(), monotonic_ms) {
+        if self.config.is_off() || !self.make_room(heard.tenant.as_str(), monotonic_ms) {
             return false;
         }
         let kept =
@@ -314,7 +314,12 @@ mod tests {
     }
 
     fn breakers(failures: u32) -> Breakers {
-        Breakers::new(BreakerConfig { failures, cooldown_ms: 100, cooldown_ms_max: 1_000 })
+        Breakers::new(BreakerConfig {
+            failures,
+            cooldown_ms: 100,
+            cooldown_ms_max: 1_000,
+            ..BreakerConfig::default()
+        })
     }
 
     const NOW: Timestamp = Timestamp::from_ms(1_000_000);

@@ -260,7 +260,9 @@ impl Ready {
         for (tenant, weight) in self.allotments.weights() {
             lane.set_weight(tenant, weight);
         }
+        let named_max = self.config.push_per_host_named.of(&name).filter(|_| !is_queue);
         let slot = LaneSlot {
+            in_flight_max: named_max.unwrap_or(self.config.push_per_host_max),
             is_queue,
             name: Arc::clone(&name),
             lane,
@@ -338,12 +340,11 @@ impl Ready {
     }
 
     fn activate(&mut self, index: usize) {
-        let per_host_max = self.config.push_per_host_max;
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             let can_move = if slot.is_queue {
                 !slot.seats.is_empty()
             } else {
-                slot.in_flight < per_host_max && !self.paces.waits(&slot.name)
+                slot.in_flight < slot.in_flight_max && !self.paces.waits(&slot.name)
             };
             if can_move && !slot.active && !slot.lane.is_empty() {
                 slot.active = true;

@@ -46,6 +46,8 @@ pub(super) struct LaneSlot {
     pub(super) name: Arc<str>,
     pub(super) lane: Lane<Arc<Job>>,
     pub(super) in_flight: usize,
+    /// Pushes that may be under way, for a host.
+    pub(super) in_flight_max: usize,
     pub(super) active: bool,
     pub(super) seats: Seats,
     pub(super) overflows: BTreeMap<LotKey, Overflow>,
@@ -97,7 +99,7 @@ impl Ready {
                 // It is looked at again when its rate allows.
                 continue;
             }
-            let room = self.config.push_per_host_max.saturating_sub(slot.in_flight).min(paced);
+            let room = slot.in_flight_max.saturating_sub(slot.in_flight).min(paced);
             let global = self.config.push_max.saturating_sub(self.push_in_flight);
             let count = room.min(global).min(LANE_TURN).min(count_max - push.len());
             let before = push.len();

@@ -77,7 +77,7 @@ impl Ready {
             }
         } else if self.paces.waits(&slot.name) {
             Some("host_rate")
-        } else if slot.in_flight >= self.config.push_per_host_max {
+        } else if slot.in_flight >= slot.in_flight_max {
             Some("host_limit")
         } else if self.push_in_flight >= self.config.push_max {
             Some("push_limit")

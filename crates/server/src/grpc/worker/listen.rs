@@ -16,7 +16,7 @@ use super::read::{self, Context};
 use super::write::{self, Verdict};
 use crate::engine::{Engine, WorkerLink};
 use crate::grpc::status::status;
-use crate::http::Problem;
+use crate::http::{Problem, check_reports};
 
 /// Reads one worker's stream.
 #[derive(Clone)]
@@ -123,6 +123,7 @@ impl Listener {
 
     /// Applies what could be read; the rest is answered for as it stands.
     async fn apply(&self, orders: Vec<Result<Order, Problem>>) -> Result<Vec<Verdict>, Error> {
+        let orders = check_reports(&self.context.identity, &**self.engine.store(), orders).await?;
         let mut readable = Vec::with_capacity(orders.len());
         let mut unreadable: Vec<Option<Problem>> = Vec::with_capacity(orders.len());
         for order in orders {

@@ -119,6 +119,7 @@ async fn enter(
     let context = read::Context {
         tenant: subscription.interest.only_tenant().unwrap_or(&caller.tenant).clone(),
         interest: subscription.interest.clone(),
+        identity: caller.identity.clone(),
         lease_ms: subscription.lease_ms,
     };
     match engine.connect_worker(subscription).await {

@@ -27,6 +27,7 @@ pub(super) struct Context {
     /// Whose job it means if it does not say.
     pub(super) tenant: Tenant,
     pub(super) interest: Interest,
+    pub(super) identity: Identity,
     pub(super) lease_ms: i64,
 }
 

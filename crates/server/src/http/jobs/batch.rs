@@ -12,6 +12,7 @@ use tidewheel_api::wire::query::{self, Query};
 use tidewheel_api::wire::split::{SplitLimits, Splitter};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
+use tidewheel_core::job::Priority;
 use tidewheel_core::limits::BATCH_COUNT_MAX;
 use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
@@ -21,13 +22,14 @@ use tidewheel_store::{OnConflict, Submission, Submitted};
 use super::placing::Placing;
 use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
-use crate::http::admission::{Asked, admit};
+use crate::http::admission::{Asked, admit, admit_each};
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
 use crate::http::idempotency::header_key;
+use crate::http::overload::shed_beside_others;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::trace::header_trace;
@@ -64,10 +66,16 @@ pub(crate) async fn many(
     }
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
-    let Batch { submissions, items, faults, .. } = batch;
+    let Batch { mut submissions, mut items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
 
-    let admitted = admit(&app, &caller.tenant, Asked::all(&submissions)).await?;
+    let admitted = if query.partial {
+        let some = admit_each(&app, &caller.tenant, &submissions).await?;
+        leave_out(&some.shed, &mut submissions, &mut items);
+        some.admitted
+    } else {
+        admit(&app, &caller.tenant, Asked::all(&submissions)).await?
+    };
     let ids: Vec<JobId> = submissions.iter().map(|submission| submission.job.id).collect();
     let engine = app.engine.clone();
     let on_conflict = if query.partial { OnConflict::KeepOthers } else { OnConflict::KeepNone };
@@ -176,6 +184,19 @@ impl<'a> Batch<'a> {
         let tenant = &self.caller.tenant;
         self.submissions.push(submission(self.app, tenant, request, key, self.now, &self.placing));
     }
+}
+
+/// Leaves out jobs of priorities that are not taken now, with an answer for each.
+fn leave_out(shed: &[Priority], submissions: &mut Vec<Submission>, items: &mut [Option<Problem>]) {
+    if shed.is_empty() {
+        return;
+    }
+    let is_shed = |submission: &Submission| shed.contains(&submission.job.spec.priority);
+    let going = items.iter_mut().filter(|item| item.is_none());
+    for (item, submission) in going.zip(submissions.iter()) {
+        *item = is_shed(submission).then(|| shed_beside_others(submission.job.spec.priority));
+    }
+    submissions.retain(|submission| !is_shed(submission));
 }
 
 fn refuse_conflicts(answers: &[Submitted]) -> Result<(), Problem> {

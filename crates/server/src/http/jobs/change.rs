@@ -21,6 +21,7 @@ use crate::http::call_key::CallKey;
 use crate::http::caller::{Caller, JobPath};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::retention::{Retention, may_concern_ended};
+use crate::http::scope::{Act, Scope};
 
 /// The states a bulk cancel means that names none.
 const CANCELLABLE: &[JobState] = &[JobState::Scheduled, JobState::Running, JobState::Retrying];
@@ -37,6 +38,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     whole(|faults| read_bare(&body.text, faults))?;
     let key = call.claim(app.now(), &body.text)?;
+    Scope::of(&app, &caller, Act::Change).check_job(id).await?;
     changed(&app, &caller.tenant, id, Command::Cancel, key).await
 }
 
@@ -50,6 +52,7 @@ pub(crate) async fn run_now(
 ) -> Result<Response, Problem> {
     whole(|faults| read_bare(&body.text, faults))?;
     let key = call.claim(app.now(), &body.text)?;
+    Scope::of(&app, &caller, Act::Run).check_job(id).await?;
     changed(&app, &caller.tenant, id, Command::RunNow, key).await
 }
 
@@ -63,6 +66,7 @@ pub(crate) async fn rerun(
 ) -> Result<Response, Problem> {
     let request = whole(|faults| RerunRequest::read(&body.text, app.now(), faults))?;
     let key = call.claim(app.now(), &body.text)?;
+    Scope::of(&app, &caller, Act::Run).check_job(id).await?;
     changed(&app, &caller.tenant, id, Command::Rerun { run_at: request.run_at }, key).await
 }
 
@@ -77,6 +81,7 @@ pub(crate) async fn amend(
     let request = whole(|faults| AmendRequest::read(&body.text, app.now(), faults))?;
     let command = Command::Amend { run_at: request.run_at, priority: request.priority };
     let key = call.claim(app.now(), &body.text)?;
+    Scope::of(&app, &caller, Act::Change).check_job(id).await?;
     changed(&app, &caller.tenant, id, command, key).await
 }
 
@@ -90,7 +95,10 @@ pub(crate) async fn cancel_many(
     let request = whole(|faults| BulkRequest::read(&body.text, app.now(), faults))?;
     let key = call.claim(app.now(), &body.text)?;
     let command = |_: Timestamp| Command::Cancel;
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: CANCELLABLE, command, key }.run().await
+    let scope = Scope::of(&app, &caller, Act::Change);
+    Bulk { app: &app, scope, tenant: &caller.tenant, request, states_default: CANCELLABLE, command, key }
+        .run()
+        .await
 }
 
 /// `POST /v1/jobs/retry`
@@ -103,7 +111,10 @@ pub(crate) async fn rerun_many(
     let request = whole(|faults| BulkRequest::read_run(&body.text, app.now(), faults))?;
     let key = call.claim(app.now(), &body.text)?;
     let command = |run_at: Timestamp| Command::Rerun { run_at };
-    Bulk { app: &app, tenant: &caller.tenant, request, states_default: RERUNNABLE, command, key }.run().await
+    let scope = Scope::of(&app, &caller, Act::Run);
+    Bulk { app: &app, scope, tenant: &caller.tenant, request, states_default: RERUNNABLE, command, key }
+        .run()
+        .await
 }
 
 /// Reads a request; what is wrong with it is the answer.

@@ -141,7 +141,7 @@ fn held_back(breaker: &BreakerView, late: &str) -> Explanation {
     let why = match breaker.state {
         BreakerState::Held => format!("{host} asked at {since} to be left alone ({reason})"),
         BreakerState::Closed | BreakerState::Open | BreakerState::HalfOpen => format!(
-            "the circuit breaker of {host} is {} since {since}, after {failures} failures in a row; the last: {reason}",
+            "the circuit breaker of {host} is {} since {since}, after {failures} failures; the last: {reason}",
             breaker.state.as_str().replace('_', "-")
         ),
     };

@@ -14,6 +14,7 @@ use tidewheel_store::{ScheduleCommand, ScheduleOrder};
 
 use super::create::give;
 use super::read::{calendar_of, find};
+use crate::http::admission::{Asked, admit};
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::body::Text;
@@ -21,6 +22,7 @@ use crate::http::call_key::{self, CallKey};
 use crate::http::caller::{Caller, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::Problem;
+use crate::http::scope::{Act, Scope};
 
 /// Jobs stored at once.
 const STEP_COUNT: usize = 500;
@@ -37,6 +39,7 @@ pub(crate) async fn backfill(
     let now = app.now();
     let request = whole(|faults| BackfillRequest::read(&body.text, now, faults))?;
     let schedule = find(&app, &caller.tenant, id).await?;
+    Scope::of(&app, &caller, Act::Run).check_template(&schedule.definition.template)?;
     let claim = call.claim(now, &body.text)?;
     call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     let calendar = calendar_of(&app, &schedule).await?;
@@ -44,10 +47,22 @@ pub(crate) async fn backfill(
     stretch.next = stretch.after(request.from.plus_ms(-1));
     let (mut stored, mut last_run_at) = (0, None);
     while stretch.count < BACKFILL_COUNT_MAX {
+        let before = (stretch.count, stretch.next);
         let jobs = stretch.step();
-        let Some(last) = jobs.last() else { break };
-        last_run_at = Some(last.status.due_at);
+        let Some(last_at) = jobs.last().map(|last| last.status.due_at) else { break };
+        let asked = Asked { count: jobs.len(), least: schedule.definition.template.priority };
+        let admitted = match admit(&app, &caller.tenant, asked).await {
+            Ok(admitted) => admitted,
+            // What was stored is; the caller is told where to go on.
+            Err(_) if before.0 > 0 => {
+                (stretch.count, stretch.next) = before;
+                break;
+            }
+            Err(problem) => return Err(problem),
+        };
+        last_run_at = Some(last_at);
         stored += store(&app, &caller, id, jobs).await?;
+        drop(admitted);
     }
     let mut out = JsonWriter::with_capacity(256);
     out.object(|out| {

@@ -10,6 +10,7 @@ use tidewheel_api::wire::call_key::read_bare;
 use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::job::Priority;
 use tidewheel_core::schedule::{Schedule, ScheduleId, check_name};
 use tidewheel_store::{Edited, IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
@@ -17,6 +18,7 @@ use super::check::Checker;
 use super::create::{give, make, reader, shown};
 use super::read::find;
 use super::version::{Wanted, only_new, stale};
+use crate::http::admission::{Asked, admit};
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::body::Text;
@@ -25,6 +27,7 @@ use crate::http::caller::{Caller, NamePath, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::scope::{Act, Scope};
 
 /// How often a change is worked out anew because another came in between.
 const TRIES_MAX: usize = 5;
@@ -163,7 +166,10 @@ pub(crate) async fn trigger(
     body: Text,
 ) -> Result<Response, Problem> {
     let key = bare_key(&app, &call, &body)?;
+    // One more job, as if it were submitted; how urgent it is, is not worth a look.
+    let admitted = admit(&app, &caller.tenant, Asked::one(Priority::Normal)).await?;
     let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Trigger, key)).await??;
+    drop(admitted);
     let Some(job) = edited.jobs.last() else {
         return Err(Problem::new(Code::Internal, "the schedule was triggered, but made no job"));
     };
@@ -177,13 +183,14 @@ pub(crate) async fn trigger(
     Ok(located(answer::json(StatusCode::CREATED, out), &format!("/v1/jobs/{}", job.id)))
 }
 
-/// Refuses a change that the tenant's limits or calendars do not allow.
+/// Refuses a change that the caller's key, the tenant's limits or calendars do not allow.
 async fn check(
     app: &App,
     caller: &Caller,
     request: &ScheduleRequest,
     current: &Schedule,
 ) -> Result<(), Problem> {
+    Scope::of(app, caller, Act::Change).check_template(&current.definition.template)?;
     let mut faults = Faults::default();
     let mut checker = Checker::new(app, caller, app.now());
     checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
@@ -244,6 +251,8 @@ async fn order(
     (command, key): (ScheduleCommand, Option<IdempotencyClaim>),
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
     app.check_open()?;
+    let act = if matches!(command, ScheduleCommand::Trigger) { Act::Run } else { Act::Change };
+    Scope::of(app, caller, act).check_schedule(id).await?;
     let wanted = Wanted::of(headers);
     let mut if_version = None;
     if wanted.is_certain() {
