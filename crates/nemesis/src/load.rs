@@ -108,7 +108,6 @@ impl Load {
                 let mut body = json!({
                     "name": format!("every-{kind}"), "every": format!("{}s", every_ms / 1_000), "type": "tick",
                     "misfire": misfire, "retry": retry(), "timeout": "4s", "overlap": "allow",
-                    "idempotency_key": format!("schedule-{tenant}-{kind}"),
                 });
                 if let (true, Some(fields)) = (cap > 0, body.as_object_mut()) {
                     fields.insert("misfire_cap".to_owned(), Value::from(cap));
