@@ -62,7 +62,9 @@ impl Database {
         epoch: Option<u64>,
         orders: &[Order],
     ) -> Result<Answers, Trouble> {
-        let lane = if epoch.is_some() { Lane::Scheduler } else { Lane::Caller };
+        // Only the scheduler claims; in a cluster it does so without an epoch for all.
+        let is_claimed = orders.iter().any(|order| matches!(order.command, Command::Claim { .. }));
+        let lane = if epoch.is_some() || is_claimed { Lane::Scheduler } else { Lane::Caller };
         let transaction = self.connections.begin(lane).await?;
         let outcome = self.apply_in(transaction.client()?, now, epoch, orders).await;
         transaction.end(outcome).await

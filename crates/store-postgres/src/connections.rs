@@ -13,6 +13,7 @@ use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Trouble, pool_error, store_error};
+use crate::hosts::{ByHosts, Hosts};
 use crate::options::Options;
 
 /// Who a connection is for.
@@ -27,6 +28,9 @@ pub(crate) enum Lane {
 pub(crate) struct Connections {
     callers: Pool,
     scheduler: Pool,
+    /// The servers both connect to.
+    pub(crate) hosts: Arc<Hosts>,
+    scheduler_count: usize,
     call: Duration,
     is_closed: AtomicBool,
     /// Why it takes no writes.
@@ -39,6 +43,12 @@ pub(crate) struct Connections {
 /// not read a full one from end to end. Preparing them anew for every call would cost more than they take.
 const PLANNING: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_hashjoin=off \
     -c enable_mergejoin=off -c enable_seqscan=off -c enable_bitmapscan=off";
+
+/// Between two signs of life that are asked of a silent server; the system's own interval is over a minute.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
+/// How long what keeps leases may take. A connection that hangs must leave time to try another before the node stops to
+/// trust its leases.
+const LEASE_CALL: Duration = Duration::from_secs(4);
 
 /// The configuration of all connections.
 pub(crate) fn config_of(options: &Options) -> Result<Config, Error> {
@@ -55,7 +65,8 @@ pub(crate) fn config_of(options: &Options) -> Result<Config, Error> {
         ))
         .connect_timeout(options.connect)
         .tcp_user_timeout(options.call)
-        .keepalives_idle(options.call);
+        .keepalives_idle(options.call)
+        .keepalives_interval(KEEPALIVE_EVERY);
     if config.get_application_name().is_none() {
         config.application_name("tidewheel");
     }
@@ -77,10 +88,10 @@ pub(crate) fn tls() -> Result<MakeRustlsConnect, Error> {
 impl Connections {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let config = config_of(options)?;
-        let tls = tls()?;
+        let hosts = Arc::new(Hosts::new(&config, tls()?, options.connect));
         let pool = |count: usize| {
             let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-            let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
+            let manager = Manager::from_connect(config.clone(), ByHosts(Arc::clone(&hosts)), recycling);
             Pool::builder(manager)
                 .max_size(count.max(1))
                 .wait_timeout(Some(options.connect))
@@ -93,6 +104,8 @@ impl Connections {
         Ok(Self {
             callers: pool(options.caller_connections)?,
             scheduler: pool(options.scheduler_connections)?,
+            scheduler_count: options.scheduler_connections,
+            hosts,
             call: options.call,
             is_closed: AtomicBool::new(false),
             trouble: Mutex::new(None),
@@ -125,14 +138,61 @@ impl Connections {
         &self,
         work: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        let outcome = tokio::time::timeout(self.call, work).await.unwrap_or_else(|_| {
-            Err(Error::Unavailable(format!("the database did not answer within {:?}", self.call)))
-        });
+        self.bounded_by(self.call, work).await
+    }
+
+    /// The same, for what keeps leases.
+    pub(crate) async fn bounded_lease<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        self.bounded_by(LEASE_CALL.min(self.call), work).await
+    }
+
+    /// Bounds what is done by itself; that it failed says nothing about others.
+    pub(crate) async fn bounded_upkeep<T>(
+        &self,
+        work: impl Future<Output = Result<T, Trouble>> + Send,
+    ) -> Result<T, Trouble> {
+        let outcome = tokio::time::timeout(self.call, work).await;
+        outcome.unwrap_or_else(|_| Err(self.too_late(self.call).into()))
+    }
+
+    async fn bounded_by<T>(
+        &self,
+        most: Duration,
+        work: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let outcome = tokio::time::timeout(most, work).await.unwrap_or_else(|_| Err(self.too_late(most)));
         match &outcome {
             Err(error @ (Error::Unavailable(_) | Error::Full(_))) => self.note_trouble(error),
             Err(Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed) | Ok(_) => {}
         }
         outcome
+    }
+
+    /// A server that answers nothing may hang, and then all connections to it do: those that nobody uses are thrown away,
+    /// and the next are made to whichever server answers.
+    fn too_late(&self, most: Duration) -> Error {
+        for pool in [&self.callers, &self.scheduler] {
+            drop(pool.retain(|_, _| false));
+        }
+        Error::Unavailable(format!("the database did not answer within {most:?}"))
+    }
+
+    /// Makes all connections of the scheduler, before callers may have taken the last that the database gives.
+    pub(crate) async fn reserve(&self) {
+        let mut reserved = Vec::new();
+        for _ in 0..self.scheduler_count {
+            match self.get(Lane::Scheduler).await {
+                Ok(connection) => reserved.push(connection),
+                Err(error) => {
+                    let (got, wanted) = (reserved.len(), self.scheduler_count);
+                    tracing::warn!(%error, got, wanted, "not all connections could be reserved for the scheduler");
+                    return;
+                }
+            }
+        }
     }
 
     pub(crate) fn health(&self) -> Health {

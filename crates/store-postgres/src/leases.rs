@@ -103,6 +103,14 @@ impl Database {
         Ok(())
     }
 
+    /// Not rounded up: nobody is to be ahead of it.
+    async fn time_now(&self) -> Result<Timestamp, Trouble> {
+        let client = self.connections.get(Lane::Scheduler).await?;
+        let ask = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        let statement = client.prepare_cached(ask).await?;
+        Ok(Timestamp::from_ms(client.query_one(&statement, &[]).await?.try_get(0)?))
+    }
+
     async fn leave_now(&self, node: &str) -> Result<(), Trouble> {
         let transaction = self.connections.begin(Lane::Scheduler).await?;
         let outcome = async {
@@ -159,16 +167,16 @@ impl Leases for PostgresStore {
     async fn announce(&self, _: Timestamp, card: &NodeCard, ttl_ms: i64) -> Result<(), Error> {
         self.database
             .connections
-            .bounded(async { self.database.announce_now(card, ttl_ms).await.map_err(plain) })
+            .bounded_lease(async { self.database.announce_now(card, ttl_ms).await.map_err(plain) })
             .await
     }
 
     async fn leave(&self, _: Timestamp, node: &str) -> Result<(), Error> {
-        self.database.connections.bounded(async { self.database.leave_now(node).await.map_err(plain) }).await
+        self.database.connections.bounded_lease(async { self.database.leave_now(node).await.map_err(plain) }).await
     }
 
     async fn nodes(&self, _: Timestamp) -> Result<Vec<Node>, Error> {
-        self.database.connections.bounded(async { self.database.nodes_now().await.map_err(plain) }).await
+        self.database.connections.bounded_lease(async { self.database.nodes_now().await.map_err(plain) }).await
     }
 
     async fn hold(
@@ -180,7 +188,7 @@ impl Leases for PostgresStore {
     ) -> Result<Vec<Held>, Error> {
         self.database
             .connections
-            .bounded(async { self.database.hold_now(node, &shards, ttl_ms).await.map_err(plain) })
+            .bounded_lease(async { self.database.hold_now(node, &shards, ttl_ms).await.map_err(plain) })
             .await
     }
 
@@ -193,21 +201,21 @@ impl Leases for PostgresStore {
     ) -> Result<Vec<Held>, Error> {
         self.database
             .connections
-            .bounded(async { self.database.renew_now(node, &held, ttl_ms).await.map_err(plain) })
+            .bounded_lease(async { self.database.renew_now(node, &held, ttl_ms).await.map_err(plain) })
             .await
     }
 
     async fn release(&self, _: Timestamp, node: &str, held: Vec<Held>) -> Result<(), Error> {
         self.database
             .connections
-            .bounded(async { self.database.release_now(node, &held).await.map_err(plain) })
+            .bounded_lease(async { self.database.release_now(node, &held).await.map_err(plain) })
             .await
     }
 
     async fn shard_leases(&self, _: Timestamp) -> Result<Vec<ShardLease>, Error> {
         self.database
             .connections
-            .bounded(async { self.database.shard_leases_now().await.map_err(plain) })
+            .bounded_lease(async { self.database.shard_leases_now().await.map_err(plain) })
             .await
     }
 
@@ -219,7 +227,14 @@ impl Leases for PostgresStore {
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error> {
         let hold = async { self.database.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
-        self.database.connections.bounded(hold).await
+        self.database.connections.bounded_lease(hold).await
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, Error> {
+        self.database
+            .connections
+            .bounded_lease(async { self.database.time_now().await.map(Some).map_err(plain) })
+            .await
     }
 
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `migrate`, `open` | the schema, and opening a database that has it |
-//! | `connections`, `fault` | pools, transactions, what goes wrong with them |
+//! | `connections`, `hosts`, `fault` | pools, which server they connect to, transactions, what goes wrong with them |
 //! | `submit` | submissions, those of many callers together |
 //! | `apply` | batches that change something: read, decide, write |
 //! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
@@ -22,6 +22,7 @@ mod connections;
 mod desk;
 mod documents;
 mod fault;
+mod hosts;
 mod leases;
 mod load;
 mod migrate;

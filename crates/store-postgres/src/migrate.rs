@@ -6,6 +6,7 @@ use tokio_postgres::Client;
 
 use crate::connections::{config_of, tls};
 use crate::fault::reason;
+use crate::hosts::Hosts;
 use crate::options::Options;
 
 struct Migration {
@@ -77,7 +78,10 @@ async fn connect(options: &Options) -> Result<Client, MigrateError> {
     let mut config = config_of(options).map_err(|error| MigrateError::Failed(error.to_string()))?;
     config.options(format!("-c search_path={}", options.schema));
     let tls = tls().map_err(|error| MigrateError::Failed(error.to_string()))?;
-    let (client, connection) = config.connect(tls).await?;
+    let hosts = Hosts::new(&config, tls, options.connect);
+    let connecting = tokio::time::timeout(options.call, hosts.connect()).await;
+    let (client, connection) =
+        connecting.map_err(|_| MigrateError::Failed("the database does not answer".to_owned()))??;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "the connection of a migration ended");

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::AsyncMessage;
 
-use crate::connections::{Connections, Lane, config_of, tls};
+use crate::connections::{Connections, Lane};
 use crate::fault::{Trouble, store_error};
+use crate::hosts::Hosts;
 use crate::news_text::{BETWEEN, read, write};
 use crate::options::Options;
 
@@ -19,6 +20,8 @@ use crate::options::Options;
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 /// Batches of news that wait to be heard; what is more is as if it had been missed.
 const HEARD_COUNT_MAX: usize = 256;
+/// How often the connection is tried: a server that hangs says nothing, and neither does one without news.
+const TRY_EVERY: Duration = Duration::from_secs(5);
 /// Until a lost connection is made anew.
 const RECONNECT: Duration = Duration::from_millis(500);
 
@@ -50,15 +53,15 @@ pub(crate) async fn tell(connections: &Connections, schema: &str, news: &[News])
 }
 
 /// Listens on a connection of its own until nobody wants to hear any more.
-pub(crate) fn listen(options: &Options) -> mpsc::Receiver<Vec<News>> {
+pub(crate) fn listen(options: &Options, connections: &Connections) -> mpsc::Receiver<Vec<News>> {
     let (sender, receiver) = mpsc::channel(HEARD_COUNT_MAX);
-    let options = options.clone();
+    let (options, hosts) = (options.clone(), Arc::clone(&connections.hosts));
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(RECONNECT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !sender.is_closed() {
             tick.tick().await;
-            let listening = listen_once(&options, &sender);
+            let listening = listen_once(&options, &hosts, &sender);
             let ended = tokio::select! {
                 ended = listening => ended,
                 () = sender.closed() => return,
@@ -73,9 +76,19 @@ pub(crate) fn listen(options: &Options) -> mpsc::Receiver<Vec<News>> {
     receiver
 }
 
-async fn listen_once(options: &Options, sender: &mpsc::Sender<Vec<News>>) -> Result<(), Error> {
+/// The server says nothing.
+fn silent() -> Error {
+    Error::Unavailable("the database does not answer".to_owned())
+}
+
+async fn listen_once(
+    options: &Options,
+    hosts: &Hosts,
+    sender: &mpsc::Sender<Vec<News>>,
+) -> Result<(), Error> {
     let failed = |error: tokio_postgres::Error| store_error(&error);
-    let (client, mut connection) = config_of(options)?.connect(tls()?).await.map_err(failed)?;
+    let connecting = tokio::time::timeout(options.call, hosts.connect());
+    let (client, mut connection) = connecting.await.map_err(|_| silent())?.map_err(failed)?;
     let (heard, mut hear) = mpsc::channel(HEARD_COUNT_MAX);
     let driving = async move {
         loop {
@@ -94,16 +107,29 @@ async fn listen_once(options: &Options, sender: &mpsc::Sender<Vec<News>>) -> Res
         client.batch_execute(&format!("LISTEN \"{}\"", channel(&options.schema))).await.map_err(failed)?;
         // What was said before it listened.
         drop(sender.try_send(Vec::new()));
-        while let Some(payload) = hear.recv().await {
+        let mut tries = tokio::time::interval(TRY_EVERY);
+        tries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let payload = tokio::select! {
+                payload = hear.recv() => payload,
+                _ = tries.tick() => {
+                    let tried = tokio::time::timeout(options.call, client.simple_query("")).await;
+                    drop(tried.map_err(|_| silent())?.map_err(failed)?);
+                    continue;
+                }
+            };
+            let Some(payload) = payload else { return Ok(()) };
             let news: Vec<News> = payload.split(BETWEEN).filter_map(read).collect();
             if !news.is_empty() {
                 drop(sender.try_send(news));
             }
         }
-        Ok(())
     };
-    let (driven, heard) = tokio::join!(driving, hearing);
-    driven.and(heard)
+    // Whichever ends first: without the one, the other would wait for ever.
+    tokio::select! {
+        driven = driving => driven,
+        heard = hearing => heard,
+    }
 }
 
 #[cfg(test)]

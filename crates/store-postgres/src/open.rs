@@ -36,8 +36,9 @@ impl PostgresStore {
         let connections = Arc::new(Connections::new(&options)?);
         let shards = shards_of(&connections).await.map_err(plain)?;
         warn_of_settings(&connections).await.map_err(plain)?;
+        connections.reserve().await;
         let upkeep = upkeep::spawn(&connections, options.makes_partitions);
-        let news = tokio::sync::Mutex::new(news::listen(&options));
+        let news = tokio::sync::Mutex::new(news::listen(&options, &connections));
         let (schema, audit_changes) = (options.schema, options.audit_changes);
         let rules = Rules::new(options.zones);
         let database = Arc::new(Database { connections, rules, shards, audit_changes, schema, news });

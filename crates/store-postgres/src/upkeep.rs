@@ -36,12 +36,12 @@ pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> t
         while let Some(connections) = weak.upgrade().filter(|connections| !connections.is_closed()) {
             tokio::select! {
                 _ = link.tick() => {
-                    if let Err(trouble) = audit::link_pending(&connections).await {
+                    if let Err(trouble) = connections.bounded_upkeep(audit::link_pending(&connections)).await {
                         tracing::debug!(?trouble, "changes of jobs could not be linked into the audit trail");
                     }
                 }
                 _ = fold.tick() => {
-                    if let Err(trouble) = fold_tallies(&connections).await {
+                    if let Err(trouble) = connections.bounded_upkeep(fold_tallies(&connections)).await {
                         tracing::debug!(?trouble, "counts could not be folded");
                     }
                 }
@@ -71,6 +71,7 @@ async fn probe(weak: &Weak<Connections>) {
             transaction.end(written.map_err(Trouble::from)).await
         };
         if connections.bounded(async { write.await.map_err(crate::store::plain) }).await.is_ok() {
+            connections.reserve().await;
             return;
         }
     }

@@ -176,6 +176,11 @@ pub trait Leases: Send + Sync {
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error>;
 
+    /// What the store's own clock shows; none if it has none. By it nodes agree on what is due, whatever their own show.
+    async fn time(&self) -> Result<Option<Timestamp>, Error> {
+        Ok(None)
+    }
+
     /// Passes news on to the other nodes. Nothing rests on it: it may be lost, cut into several of the same kind, and comes
     /// back to the node itself, too.
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {

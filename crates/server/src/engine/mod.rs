@@ -192,6 +192,9 @@ impl Engine {
     }
 
     async fn open(parts: Parts, config: Config, node: Option<NodeCard>) -> Result<Self, Error> {
+        if node.is_some() {
+            ownership::follow_store_time(&*parts.store, &*parts.clock).await?;
+        }
         let (messages, inbox) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::unbounded_channel();
         let (relay, news) = mpsc::channel(relay::QUEUE_COUNT_MAX);

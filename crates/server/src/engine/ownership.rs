@@ -11,12 +11,13 @@ use std::time::Duration;
 use tidewheel_core::job::Job;
 use tidewheel_core::limits::{SHARD_LEASE_MS, SHARD_RENEW_MS, SHARD_TRUST_MS};
 use tidewheel_core::place::Shard;
-use tidewheel_store::{Error, Held, Leases, NodeCard};
+use tidewheel_store::{Error, Held, Leases, NodeCard, Store};
 use tokio::sync::oneshot;
 
 use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, placement};
+use crate::clock::Clock;
 
 /// How often the list of nodes is looked at: shards of a node that left wait no longer than this.
 const LOOK_MS: i64 = 400;
@@ -106,6 +107,7 @@ impl Ownership {
         let began_ms = self.shared.clock.monotonic_ms();
         let now = self.shared.clock.now();
         if began_ms >= self.renew_at_ms {
+            follow_store_time(&*self.shared.store, &*self.shared.clock).await?;
             self.leases()?.announce(now, &self.card, SHARD_LEASE_MS).await?;
             self.renew(began_ms).await?;
         }
@@ -184,6 +186,19 @@ impl Ownership {
             tracing::warn!(%error, "the cluster could not be told that this node leaves; its leases run out by themselves");
         }
     }
+}
+
+/// Goes by the store's clock, if it has one: then all nodes agree on what is due.
+///
+/// # Errors
+/// When the store fails.
+pub(super) async fn follow_store_time(store: &dyn Store, clock: &dyn Clock) -> Result<(), Error> {
+    let Some(leases) = store.leases() else { return Ok(()) };
+    let asked_ms = clock.monotonic_ms();
+    if let Some(shown) = leases.time().await? {
+        clock.follow(shown, asked_ms);
+    }
+    Ok(())
 }
 
 fn millis(ms: i64) -> Duration {

@@ -1,0 +1,42 @@
+//! A short run of the nemesis, with faults that can be made everywhere: three nodes on a PostgreSQL with a synchronous standby,
+//! under load. `docs/nemesis.md` says how to run it for longer, and with everything.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidewheel_nemesis::run::{Config, Kind, run};
+
+/// Tests run beside each other and on any machine.
+const SLACK: u32 = 6;
+
+fn hold(kinds: &[Kind], seed: u64) {
+    let report = run(&Config {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_tidewheel")),
+        length: Duration::from_secs(12),
+        seed,
+        nodes: 3,
+        kinds: kinds.to_vec(),
+        history: None,
+        slack: SLACK,
+        logs: None,
+    })
+    .unwrap();
+    println!("{}", report.summary);
+    let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn promises_hold_while_nodes_and_the_database_are_killed_paused_and_cut_off() {
+    hold(&[Kind::Kill, Kind::Pause, Kind::Partition, Kind::Database], 1);
+}
+
+#[test]
+fn promises_hold_while_the_clock_of_a_node_is_set() {
+    if tidewheel_nemesis::cluster::faketime().is_none() {
+        println!("libfaketime is not installed (scripts/nemesis does that on Debian): clocks were not set");
+        return;
+    }
+    hold(&[Kind::Clock], 2);
+}
