@@ -136,6 +136,14 @@ impl Shared {
         // Fails only once the scheduler has stopped, and then nobody needs to know.
         drop(self.messages.send(message));
     }
+
+    /// A write that failed may have taken effect. What is in a database that is away is read when it is back: until then, reading
+    /// the others again and again would be all that comes of it.
+    fn may_have_missed(&self) {
+        if self.store.databases().iter().all(|database| database.is_reachable) {
+            self.hint_lost.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 /// How long looking through all schedules for another time zone database may take.
@@ -229,8 +237,8 @@ impl Engine {
             tokio::spawn(relay::send(Arc::clone(&shared), news));
             tokio::spawn(relay::receive(Arc::clone(&shared)));
             tokio::spawn(demands::run(Arc::downgrade(&shared)));
-            let ownership = Ownership::join(Arc::clone(&shared), card).await?;
-            tokio::spawn(ownership.run(told_to_leave));
+            let ownerships = Ownership::join(&shared, &card).await?;
+            tokio::spawn(Ownership::run_all(ownerships, told_to_leave));
         }
         Ok(Self { shared })
     }
@@ -338,7 +346,7 @@ impl Engine {
     /// A write that failed may have taken effect all the same, and then nobody announces what it stored.
     fn may_have_missed(&self, error: &Error) {
         if error.is_retryable() {
-            self.shared.hint_lost.store(true, Ordering::SeqCst);
+            self.shared.may_have_missed();
         }
     }
 
@@ -378,6 +386,9 @@ impl Engine {
             orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| self.may_have_missed(error))?;
+        if results.iter().any(|result| matches!(result, Err(Refusal::Away))) {
+            shared.may_have_missed();
+        }
         let (mut changed, mut renewed) = (Vec::new(), Vec::new());
         for (result, (ends, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {

@@ -34,6 +34,7 @@ mod calendars;
 mod call_key;
 mod caller;
 mod cluster;
+mod databases;
 mod dead_letters;
 mod docs;
 mod handshake;
