@@ -51,9 +51,9 @@ const CONFIG_ENV: &str = "TIDEWHEEL_CONFIG";
 pub(crate) struct ServeConfig {
     /// The folder of the embedded store.
     pub(crate) data: PathBuf,
-    /// The database that takes the place of the folder.
-    pub(crate) store: Option<String>,
-    /// The file its URL comes from.
+    /// The databases that take the place of the folder, in their order.
+    pub(crate) store: Vec<String>,
+    /// The file their URLs come from.
     pub(crate) store_file: Option<PathBuf>,
     /// Where to listen; a loopback address, unless there is a file with an admin's key.
     pub(crate) listen: SocketAddr,
@@ -113,7 +113,7 @@ impl Default for ServeConfig {
     fn default() -> Self {
         Self {
             data: PathBuf::from(DATA_DEFAULT),
-            store: None,
+            store: Vec::new(),
             store_file: None,
             listen: values::listen_default(),
             admin_key_file: None,
@@ -210,7 +210,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 38] = [
+    const ALL: [Self; 41] = [
         Self::Data,
         Self::Store,
         Self::StoreFile,
@@ -303,6 +303,11 @@ impl Key {
 
     /// Whether it may have several values.
     fn is_list(self) -> bool {
+        matches!(self, Self::Store) || self.is_cut_at_commas()
+    }
+
+    /// Whether every comma in its text stands between two values. The URL of a database may name several hosts.
+    fn is_cut_at_commas(self) -> bool {
         matches!(self, Self::AllowTarget | Self::PushPerHost | Self::HostRate)
     }
 
@@ -352,7 +357,7 @@ fn env_layer(env: impl Fn(&str) -> Option<String>) -> Layer {
     // Variables of the same prefix that mean nothing here are left alone: an orchestrator sets some by itself.
     let value = |key: Key| {
         let text = env(&key.as_env()).or_else(|| env(key.as_usual_env()?))?;
-        let list = key.is_list();
+        let list = key.is_cut_at_commas();
         Some((
             key,
             if list { text.split(',').map(|part| part.trim().to_owned()).collect() } else { vec![text] },

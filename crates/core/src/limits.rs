@@ -268,6 +268,8 @@ pub const GOVERNED_TENANTS_COUNT_MAX: usize = 65_536;
 pub const SHARDS_COUNT_DEFAULT: u16 = 64;
 /// Shards the jobs of one tenant can be spread over.
 pub const SUB_SHARDS_COUNT_MAX: u8 = 16;
+/// Databases a cluster is spread over. Each server has its own connections to every one of them.
+pub const DATABASES_COUNT_MAX: usize = 32;
 /// Width of a time bucket.
 pub const BUCKET_MS: i64 = 10 * MINUTE_MS;
 /// How long a node has a shard, by the store's clock, unless it extends that.

@@ -15,8 +15,8 @@ use crate::checker::{Bounds, Violation, check};
 use crate::clock;
 use crate::cluster::{Cluster, Lines, Plan, faketime};
 use crate::dice::Dice;
-pub use crate::faults::{KINDS, Kind};
 use crate::faults::Nemesis;
+pub use crate::faults::{KINDS, Kind};
 use crate::forwarder::Forwarder;
 use crate::history::{Event, History, Phase};
 use crate::load::Load;
@@ -235,8 +235,9 @@ impl Stage<'_> {
             })
             .collect();
         let is_due = |run_at_ms: i64| run_at_ms < now_ms - lag_ms_max / 5;
-        let mut waiting = asked
-            .filter(|(key, run_at_ms)| is_due(*run_at_ms) && !started.contains(key) && !given_up.contains(key));
+        let mut waiting = asked.filter(|(key, run_at_ms)| {
+            is_due(*run_at_ms) && !started.contains(key) && !given_up.contains(key)
+        });
         now_ms - healed_ms > STEADY_MS && waiting.next().is_none()
     }
 

@@ -2,6 +2,7 @@
 //! and golden; no label has more values than the code has names for, or a bound of its own (`names`).
 
 mod calls;
+mod databases;
 mod disk;
 mod labels;
 mod lag;
@@ -28,10 +29,11 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tidewheel_core::job::{Ending, Job, Priority, State};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::Counts;
+use tidewheel_store::{Counts, Database};
 
 pub(crate) use self::calls::Call;
 use self::calls::Calls;
+use self::databases::Databases;
 use self::disk::Disk;
 pub use self::disk::DiskSpace;
 use self::labels::{LaneKind, LaneLabels, OutcomeLabels, PriorityLabels, StateLabels, StatusLabels};
@@ -85,6 +87,7 @@ pub struct Metrics {
     targets: Targets,
     disk: Option<Disk>,
     writable: Gauge,
+    databases: Databases,
     start_time: Seconds,
     shards: Gauge,
     shards_owned: Gauge,
@@ -134,6 +137,7 @@ impl Metrics {
             targets: Targets::default(),
             disk: None,
             writable: Gauge::default(),
+            databases: Databases::default(),
             start_time: Seconds::default(),
             shards: Gauge::default(),
             shards_owned: Gauge::default(),
@@ -262,6 +266,7 @@ impl Metrics {
         );
         registry.register("shards", "Shards of the store", self.shards.clone());
         registry.register("shards_owned", "Shards this server serves", self.shards_owned.clone());
+        self.databases.register(registry);
         self.queues.register(registry);
         self.targets.register(registry);
         self.calls.register(registry);
@@ -360,6 +365,10 @@ impl Metrics {
 
     pub(crate) fn set_writable(&self, is_writable: bool) {
         self.writable.set(i64::from(is_writable));
+    }
+
+    pub(crate) fn set_databases(&self, databases: &[Database]) {
+        self.databases.set(databases);
     }
 
     pub(crate) fn set_start_time(&self, at: Timestamp) {

@@ -220,6 +220,12 @@ impl Connections {
         self.is_closed.load(Ordering::SeqCst)
     }
 
+    /// Lets go of connections that nobody uses: after the database was away, they may lead nowhere.
+    pub(crate) fn forget_idle(&self) {
+        self.callers.retain(|_, _| false);
+        self.scheduler.retain(|_, _| false);
+    }
+
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.callers.close();

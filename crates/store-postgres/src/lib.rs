@@ -9,6 +9,7 @@
 //! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
 //! | `audit` | the audit trail |
 //! | `leases` | which node has which shard |
+//! | `many` | several databases as one store |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
 //! | `partitions` | days made ahead and dropped, old history |
@@ -25,6 +26,7 @@ mod fault;
 mod hosts;
 mod leases;
 mod load;
+mod many;
 mod migrate;
 mod news;
 mod news_text;
@@ -41,6 +43,7 @@ mod uid;
 mod upkeep;
 mod write;
 
+pub use many::{Seat, Spread, SpreadError, migrate_all, open_all};
 pub use migrate::{MigrateError, Migrated, SCHEMA_NUMBER, migrate};
 pub use open::OpenError;
 pub use options::{

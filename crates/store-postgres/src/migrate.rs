@@ -27,11 +27,12 @@ macro_rules! migration {
     };
 }
 
-const MIGRATIONS: [Migration; 2] = [migration!(1, "0001_first"), migration!(2, "0002_audit")];
+const MIGRATIONS: [Migration; 3] =
+    [migration!(1, "0001_first"), migration!(2, "0002_audit"), migration!(3, "0003_databases")];
 
 /// The schema this program works with.
-pub const SCHEMA_NUMBER: i32 = 2;
-const _: () = assert!(MIGRATIONS.len() == 2, "and SCHEMA_NUMBER is the last");
+pub const SCHEMA_NUMBER: i32 = 3;
+const _: () = assert!(MIGRATIONS.len() == 3, "and SCHEMA_NUMBER is the last");
 
 /// Held while the schema is looked at and changed, so that nodes that start together do it one after the other.
 const MIGRATION_LOCK: i64 = 0x7469_6465_7768_6565;
@@ -74,7 +75,7 @@ pub struct Migrated {
 }
 
 /// A connection of its own, without the bounds of calls: a migration may take long.
-async fn connect(options: &Options) -> Result<Client, MigrateError> {
+pub(crate) async fn connect(options: &Options) -> Result<Client, MigrateError> {
     let mut config = config_of(options).map_err(|error| MigrateError::Failed(error.to_string()))?;
     config.options(format!("-c search_path={}", options.schema));
     let tls = tls().map_err(|error| MigrateError::Failed(error.to_string()))?;
@@ -138,10 +139,10 @@ pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, Migrate
 async fn up(client: &Client, options: &Options, migration: &Migration) -> Result<(), MigrateError> {
     let Migration { number, name, up, .. } = migration;
     let note = format!("INSERT INTO migrations (number, name) VALUES ({number}, '{name}')");
-    let settings = if *number == 1 {
-        format!("INSERT INTO settings (shards, bucket_ms) VALUES ({}, {BUCKET_MS})", options.shards)
-    } else {
-        String::new()
+    let settings = match *number {
+        1 => format!("INSERT INTO settings (shards, bucket_ms) VALUES ({}, {BUCKET_MS})", options.shards),
+        3 => options.seat.taking(),
+        _ => String::new(),
     };
     client.batch_execute(&format!("BEGIN; {up}\n; {settings}; {note}; COMMIT")).await?;
     tracing::info!(name, "migrated the database");

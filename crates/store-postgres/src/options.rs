@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidewheel_core::limits::SHARDS_COUNT_DEFAULT;
 use tidewheel_core::zones::Zones;
 
+use crate::many::Seat;
+
 /// Connections for callers: submissions, lookups, edits.
 pub const CALLER_CONNECTIONS_COUNT_DEFAULT: usize = 8;
 /// Connections kept for the scheduler, which callers never get.
@@ -43,6 +45,8 @@ pub struct Options {
     pub zones: Option<Zones>,
     /// Whether the audit trail has what became of every job, or only what was asked for.
     pub audit_changes: bool,
+    /// Which of how many databases it is, if the tables are made now.
+    pub seat: Seat,
 }
 
 impl Options {
@@ -61,6 +65,7 @@ impl Options {
             makes_partitions: true,
             zones: None,
             audit_changes: true,
+            seat: Seat::default(),
         }
     }
 }

@@ -10,9 +10,9 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Applied, Checkpoint, Counts, Cursor, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed,
-    Layout, Leases, ListQuery, News, OnConflict, Order, Page, Refusal, Store, Submission, Submitted,
-    TenantDue,
+    Applied, Checkpoint, Counts, Cursor, Database as StoreDatabase, Due, DuePage, Error, Health, HeldKey,
+    IdempotencyClaim, KeyClaimed, Layout, Leases, ListQuery, News, OnConflict, Order, Page, Refusal, Store,
+    Submission, Submitted, TenantDue,
 };
 
 use crate::connections::{Connections, Lane};
@@ -147,6 +147,11 @@ impl Store for PostgresStore {
 
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
+    }
+
+    fn databases(&self) -> Vec<StoreDatabase> {
+        let shards = StoreDatabase::shards_of(0, 1, self.database.shards);
+        vec![StoreDatabase { index: 0, shards, is_reachable: true, health: self.health() }]
     }
 
     async fn open_epoch(&self) -> Result<u64, Error> {

@@ -9,7 +9,9 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use crate::{Audit, Documents, Error, HeldKey, KeyClaimed, KeyUse, Leases, ListQuery, Page, Schedules};
+use crate::{
+    Audit, Database, Documents, Error, HeldKey, KeyClaimed, KeyUse, Leases, ListQuery, Page, Schedules,
+};
 
 /// What is fixed when a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +107,10 @@ pub enum Refusal {
     /// The idempotency key was used by a different request.
     #[error("the idempotency key belongs to {0}; use another key for another request")]
     KeyConflict(KeyUse),
+    /// The database it is for is away, while others of the batch were answered by theirs. As with [`Error::Unavailable`] it
+    /// may have taken effect; repeating it is safe.
+    #[error("the database it is in does not answer")]
+    Away,
 }
 
 /// A tenant with work in a bucket.
@@ -234,6 +240,17 @@ pub trait Store: Schedules + Documents + Audit {
         None
     }
 
+    /// The databases it is spread over, by index; none for a store that is no database.
+    fn databases(&self) -> Vec<Database> {
+        Vec::new()
+    }
+
+    /// The same as [`Self::leases`], for the shards of one database and by its word alone: it neither waits for the others
+    /// nor fails with them.
+    fn leases_in(&self, _index: u16) -> Option<&dyn Leases> {
+        self.leases()
+    }
+
     /// Starts a new ownership of all shards and returns its epoch.
     ///
     /// # Contract
@@ -260,7 +277,8 @@ pub trait Store: Schedules + Documents + Audit {
     /// # Contract
     /// Each order is granted or refused by itself, against the state left by the ones before it. Fails as a
     /// whole with [`Error::Fenced`] when `epoch` is given and no longer the newest. The key of an order is judged
-    /// before anything else and stored in the same durable batch as what the order changes.
+    /// before anything else and stored in the same durable batch as what the order changes. Spread over several databases,
+    /// it refuses the orders for those that are away ([`Refusal::Away`]), and fails only if none of them answered.
     async fn apply(
         &self,
         now: Timestamp,
@@ -296,6 +314,14 @@ pub trait Store: Schedules + Documents + Audit {
     /// # Contract
     /// Reads what is running, not what is waiting.
     async fn running(&self) -> Result<Vec<Job>, Error>;
+
+    /// Jobs with an attempt under way, of these shards at least.
+    ///
+    /// # Contract
+    /// As [`Self::running`]. Asks only the databases that have the shards.
+    async fn running_in(&self, _shards: &[Shard]) -> Result<Vec<Job>, Error> {
+        self.running().await
+    }
 
     /// Jobs by id.
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error>;

@@ -8,6 +8,7 @@
 
 mod audit;
 mod contract;
+mod databases;
 mod documents;
 mod error;
 mod keys;
@@ -24,6 +25,7 @@ pub use contract::{
     Applied, Checkpoint, Counts, Cursor, Due, DuePage, Health, IdempotencyClaim, Layout, OnConflict, Order,
     Refusal, Store, Submission, Submitted, TenantDue,
 };
+pub use databases::Database;
 pub use documents::{Document, DocumentKey, DocumentQuery, Documents, IfVersion, StaleDocument};
 pub use error::Error;
 pub use keys::{HeldKey, KeyClaimed, KeyUse};

@@ -95,7 +95,7 @@ impl Subject {
     ) -> anyhow::Result<Self> {
         let node = Node::start(NodeConfig {
             data: bench.scratch.folder(folder),
-            store: None,
+            store: Vec::new(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             danger_no_sync: sync == Sync::Off,
             engine,

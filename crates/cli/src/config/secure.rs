@@ -62,11 +62,11 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
 
 /// Puts together what belongs together, and says what does not fit.
 pub(super) fn settle(config: &mut ServeConfig, set: Secure, faults: &mut Vec<String>) {
-    if config.store.is_some() && config.store_file.is_some() {
+    if !config.store.is_empty() && config.store_file.is_some() {
         faults.push("--store-file: --store is given too; one of them is enough".to_owned());
     } else if let Some(file) = &config.store_file {
-        match secret_in(file).and_then(|url| values::store(&url)) {
-            Ok(url) => config.store = Some(url),
+        match secret_in(file).and_then(|urls| values::stores(urls.lines())) {
+            Ok(urls) => config.store = urls,
             Err(detail) => faults.push(format!("--store-file: {}: {detail}", file.display())),
         }
     }

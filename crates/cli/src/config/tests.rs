@@ -160,7 +160,8 @@ fn what_may_be_secret_comes_from_files_of_its_own() {
     let secret = file("api-key=hush%20hush\nx-team=ops\n");
     let good = file(&format!("otlp_headers_file = \"{}\"\n", secret.path().display()));
     let config = load(&args(&format!("--config {}", good.path().display())), |_| None).unwrap();
-    assert_eq!((&config.otlp_headers["api-key"], &config.otlp_headers["x-team"]), (&"hush hush", &"ops"));
+    assert_eq!(config.otlp_headers["api-key"], "hush hush");
+    assert_eq!(config.otlp_headers["x-team"], "ops");
     for text in ["otlp_headers = \"api-key=hush\"\n", "store = \"postgres://u:hush@h/d\"\n"] {
         let bad = file(text);
         let fault = load(&args(&format!("--config {}", bad.path().display())), |_| None).unwrap_err();
@@ -224,7 +225,7 @@ fn what_belongs_together_is_asked_for_together() {
 fn a_password_belongs_in_a_file_of_its_own() {
     let secret = file("postgres://t:hunter2@db/t\n");
     let line = format!("--store-file {}", secret.path().display());
-    assert_eq!(load(&args(&line), |_| None).unwrap().store.as_deref(), Some("postgres://t:hunter2@db/t"));
+    assert_eq!(load(&args(&line), |_| None).unwrap().store, ["postgres://t:hunter2@db/t"]);
     for url in ["postgres://t:hunter2@db/t", "postgres://t@db/t?password=hunter2"] {
         let config = file(&format!("store = {url:?}\n"));
         let fault = load(&args(&format!("--config {}", config.path().display())), |_| None).unwrap_err();
@@ -234,4 +235,24 @@ fn a_password_belongs_in_a_file_of_its_own() {
     let config = file("store = \"postgres://t@db:5432/t\"\ntls_client_optional = \"x\"\n");
     let fault = load(&args(&format!("--config {}", config.path().display())), |_| None).unwrap_err();
     assert!(fault.contains("neither true nor false") && fault.contains("one fault"), "{fault}");
+}
+
+#[test]
+fn several_databases_are_given_everywhere_alike() {
+    let both = ["postgres://a/t", "postgresql://b,c:5433/t"];
+    let given = |line: &str, env: &str| {
+        let env = |name: &str| (name == "TIDEWHEEL_STORE").then(|| env.to_owned());
+        load(&args(line), env).map(|config| config.store)
+    };
+    assert_eq!(given(&format!("--store {} --store {}", both[0], both[1]), "").unwrap(), both);
+    assert_eq!(given("", &both.join(", ")).unwrap(), both, "the comma between hosts is part of a URL");
+    let config = file(&format!("store = [{:?}, {:?}]\n", both[0], both[1]));
+    assert_eq!(given(&format!("--config {}", config.path().display()), "").unwrap(), both);
+    let secret = file(&format!("{}\n\n{}\n", both[0], both[1]));
+    assert_eq!(given(&format!("--store-file {}", secret.path().display()), "").unwrap(), both);
+    let twice = given("--store postgres://t:hunter2@a/t --store postgres://t:hunter2@a/t", "").unwrap_err();
+    assert!(twice.contains("given twice") && !twice.contains("hunter2"), "{twice}");
+    assert!(given("--store postgres://a/t --store data", "").unwrap_err().contains("--data"));
+    let many: Vec<String> = (0..40).map(|n| format!("postgres://db{n}/t")).collect();
+    assert!(given("", &many.join(",")).unwrap_err().contains("at most 32"));
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN, SECOND_MS};
+use tidewheel_core::limits::{DATABASES_COUNT_MAX, DAY_MS, HOUR_MS, SCHEDULE_INTERVAL_MS_MIN, SECOND_MS};
 use tidewheel_core::time::{format_duration, parse_duration};
 use tidewheel_server::engine::{FairBy, WrittenLimit};
 use tidewheel_server::traces::endpoint;
@@ -50,9 +50,8 @@ pub(super) fn set(
         return Err("must not be empty".to_owned());
     }
     match key {
-        Key::AllowTarget | Key::PushPerHost | Key::HostRate => {}
+        Key::AllowTarget | Key::PushPerHost | Key::HostRate | Key::Store => {}
         Key::Data => config.data = PathBuf::from(text),
-        Key::Store => config.store = Some(store(text)?),
         Key::StoreFile => config.store_file = Some(PathBuf::from(text)),
         Key::TlsCert => secure.tls_cert = Some(PathBuf::from(text)),
         Key::TlsKeyFile => secure.tls_key = Some(PathBuf::from(text)),
@@ -116,11 +115,50 @@ fn set_list(config: &mut ServeConfig, key: Key, texts: &[String]) -> Result<(), 
         }
         return Ok(());
     }
+    if key == Key::Store {
+        config.store = stores(texts.iter().map(String::as_str))?;
+    }
     Ok(())
 }
 
+/// The URLs of databases, in their order: each text has one, or several with commas between them.
+pub(crate) fn stores<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<String>, String> {
+    let mut urls: Vec<String> = Vec::new();
+    for url in texts.flat_map(urls_in) {
+        let url = store(&url)?;
+        if urls.contains(&url) {
+            return Err(
+                "a database is given twice; each is given once, in the order they were made in".to_owned()
+            );
+        }
+        urls.push(url);
+    }
+    if urls.len() > DATABASES_COUNT_MAX {
+        return Err(format!(
+            "{} databases are given, and at most {DATABASES_COUNT_MAX} can be used",
+            urls.len()
+        ));
+    }
+    if urls.is_empty() { store("").map(|_| urls) } else { Ok(urls) }
+}
+
+/// Cuts a list of URLs at its commas, but not at those between the hosts of one.
+fn urls_in(text: &str) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        match urls.last_mut() {
+            Some(last) if !piece.contains("://") => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            Some(_) | None => urls.push(piece.to_owned()),
+        }
+    }
+    urls.iter().map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect()
+}
+
 /// The URL of a database. A fault does not repeat it: there may be a password in it.
-pub(crate) fn store(text: &str) -> Result<String, String> {
+fn store(text: &str) -> Result<String, String> {
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         return Ok(text.to_owned());
     }

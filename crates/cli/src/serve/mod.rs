@@ -28,6 +28,7 @@ Examples:
   tidewheel serve
   tidewheel serve --data /var/lib/tidewheel --listen 127.0.0.1:8080
   tidewheel serve --store postgres://tidewheel@db.example.com/tidewheel
+  tidewheel serve --store postgres://db1.example.com/tw --store postgres://db2.example.com/tw
   tidewheel serve --listen 0.0.0.0:7400 --admin-key-file admin.key
   tidewheel serve --tls-cert server.pem --tls-key server.key --admin-key-file admin.key
   tidewheel serve --allow-target 10.0.0.0/8 --push-per-host 32
@@ -44,9 +45,10 @@ pub(crate) struct ServeArgs {
     /// Where everything is kept [default: ./tidewheel-data]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// A PostgreSQL database to keep everything in instead: postgres://user:password@host:5432/name
+    /// A PostgreSQL database to keep everything in instead: postgres://user:password@host:5432/name; given more than
+    /// once, shards are spread over them: always the same ones, in the same order
     #[arg(long, value_name = "URL")]
-    store: Option<String>,
+    store: Vec<String>,
     /// Where to listen; on loopback only, unless there is an admin key file [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -143,7 +145,6 @@ impl ServeArgs {
     pub(crate) fn layer(&self) -> Layer {
         let single = [
             (Key::Data, &self.data),
-            (Key::Store, &self.store),
             (Key::Listen, &self.listen),
             (Key::AdminKeyFile, &self.admin_key_file),
             (Key::PushConcurrency, &self.push_concurrency),
@@ -174,6 +175,7 @@ impl ServeArgs {
             single.into_iter().filter_map(|(key, value)| Some((key, vec![value.clone()?]))).collect();
         layer.extend(self.secure.given());
         let lists = [
+            (Key::Store, &self.store),
             (Key::AllowTarget, &self.allow_target),
             (Key::PushPerHost, &self.push_per_host),
             (Key::HostRate, &self.host_rate),

@@ -34,8 +34,8 @@ use crate::config::AuditScope;
 pub(crate) struct NodeConfig {
     /// The folder of the embedded store.
     pub(crate) data: PathBuf,
-    /// The database that takes its place.
-    pub(crate) store: Option<String>,
+    /// The databases that take its place, in their order.
+    pub(crate) store: Vec<String>,
     /// Where to listen; port 0 takes a free one.
     pub(crate) listen: SocketAddr,
     /// Acknowledge without waiting for the disk; only to measure what waiting costs.
@@ -227,7 +227,7 @@ fn metrics(config: &NodeConfig) -> (Metrics, TlsMetrics) {
     if config.tls.is_some() {
         metrics = metrics.serving_tls(&tls);
     }
-    if config.store.is_none() {
+    if config.store.is_empty() {
         let data = config.data.clone();
         metrics = metrics.measuring_disk(move || disk::space(&data));
     }

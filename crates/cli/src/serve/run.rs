@@ -18,9 +18,10 @@ use crate::out::Out;
 /// Serves until told to stop.
 pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let drain = config.drain;
-    let place = match &config.store {
-        Some(_) => "a PostgreSQL database".to_owned(),
-        None => config.data.display().to_string(),
+    let place = match config.store.len() {
+        0 => config.data.display().to_string(),
+        1 => "a PostgreSQL database".to_owned(),
+        count => format!("{count} PostgreSQL databases"),
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -7,7 +7,7 @@ use crate::config::Key;
 /// As text, like the other flags of `serve`.
 #[derive(Debug, Default, Args)]
 pub(super) struct SecureArgs {
-    /// A file that holds the database's URL, instead of --store: for URLs with a password
+    /// A file that holds the database's URL, instead of --store: for URLs with a password; one to a line
     #[arg(long, value_name = "FILE")]
     store_file: Option<String>,
     /// Serves HTTPS: the server's certificate and those up to its authority, as PEM; looked at again every 10s and

@@ -1,4 +1,4 @@
-//! Which store a node keeps everything in: the folder of the embedded one, or a PostgreSQL database.
+//! Which store a node keeps everything in: the folder of the embedded one, or PostgreSQL databases.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tidewheel_core::zones::Zones;
 use tidewheel_server::metrics::Metrics;
 use tidewheel_store::Store;
 use tidewheel_store_embedded::EmbeddedStore;
-use tidewheel_store_postgres::PostgresStore;
+use tidewheel_store_postgres::open_all;
 
 use super::node::NodeConfig;
 use crate::config::AuditScope;
@@ -18,14 +18,14 @@ pub(super) async fn open(
     zones: &Zones,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    if let Some(url) = &config.store {
-        let options = tidewheel_store_postgres::Options {
+    if !config.store.is_empty() {
+        let options = |url: &String| tidewheel_store_postgres::Options {
             zones: Some(zones.clone()),
             audit_changes: config.audit == AuditScope::All,
             ..tidewheel_store_postgres::Options::new(url)
         };
-        let opened = PostgresStore::open(options).await;
-        return Ok(Arc::new(opened.context("cannot use this database: look at --store")?));
+        let opened = open_all(config.store.iter().map(options).collect()).await;
+        return opened.context("cannot use this database: look at --store");
     }
     let metrics = Arc::clone(metrics);
     let mut options = tidewheel_store_embedded::Options::new(&config.data);

@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 pub(crate) mod issuer;
 pub(crate) mod postgres;
 pub(crate) mod target;
+pub(crate) mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

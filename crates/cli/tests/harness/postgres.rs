@@ -43,6 +43,10 @@ impl Postgres {
         format!("postgres://tidewheel@127.0.0.1:{}/postgres", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Starts it again.
     pub(crate) fn begin(&self) {
         let data = self.data();

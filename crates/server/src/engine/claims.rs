@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidewheel_core::job::{Command, Job, Rejection, State, Token};
 use tidewheel_store::{Applied, Error, Order, Refusal};
 
-use super::Shared;
 use super::ready::Taker;
 use super::scheduler::{Message, push_lease_ms};
+use super::{Shared, outcomes};
 
 /// Jobs to be claimed together, for the pusher or for takers.
 pub(super) struct Claim {
@@ -75,6 +75,11 @@ pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
                 }
                 granted => break granted,
             },
+            // Others may have these shards by now. The jobs are read again by whoever takes them up.
+            Err(error) if error.is_retryable() && !is_any_held(&shared, &epochs, &claim) => {
+                tracing::warn!(%error, "claims could not be written; their shards are not served here any more");
+                break Ok(claim.picks.iter().map(|_| Granted::Refused(Refusal::Away)).collect());
+            }
             Err(error) if error.is_retryable() => {
                 tracing::warn!(%error, "claims could not be written; trying again");
                 repeated = true;
@@ -87,8 +92,33 @@ pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
         // What an earlier try stored beside the claims is not announced by anybody.
         shared.hint_lost.store(true, Ordering::SeqCst);
     }
+    let undone = granted.as_ref().map(|granted| undoing(&epochs, &claim, granted)).unwrap_or_default();
     shared.tell(Message::Claimed { claim, granted });
     shared.tell_changed(&others);
+    if !undone.is_empty() {
+        outcomes::write(&shared, undone).await;
+    }
+}
+
+fn is_any_held(shared: &Shared, epochs: &[u64], claim: &Claim) -> bool {
+    let territory = &shared.territory;
+    let mut pairs = claim.picks.iter().zip(epochs);
+    pairs.any(|(job, epoch)| territory.epoch_of(territory.shard_of(&job.tenant, job.id)) == Some(*epoch))
+}
+
+/// Hands attempts back that nobody will make: those whose claims may have been written, unheard, in a database that is away.
+fn undoing(epochs: &[u64], claim: &Claim, granted: &[Granted]) -> Vec<Order> {
+    let each = claim.picks.iter().zip(epochs).zip(granted);
+    let unheard = each
+        .filter(|((_, epoch), granted)| **epoch > 0 && matches!(granted, Granted::Refused(Refusal::Away)));
+    unheard
+        .map(|((job, epoch), _)| Order {
+            tenant: job.tenant.clone(),
+            id: job.id,
+            command: Command::Release { token: Token::new(*epoch, job.status.attempt + 1) },
+            key: None,
+        })
+        .collect()
 }
 
 async fn settle(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_store::Error;
 
@@ -12,14 +13,28 @@ use super::scheduler::Message;
 /// Tenants in one message.
 const PAGE_COUNT: usize = 1_000;
 
-/// Lists the buckets from `from` to `until`, both included, of these shards.
+/// Lists the buckets from `from` to `until`, both included, of these shards. Databases are listed side by side: one that is away
+/// holds up no other.
 pub(super) async fn run(shared: Arc<Shared>, shards: Vec<Shard>, from: Bucket, until: Bucket) {
     let mut failed = None;
-    if let Err(error) = list(&shared, shards, from, until).await {
+    let parts = by_database(&shared, shards).into_iter().map(|shards| list(&shared, shards, from, until));
+    for error in join_all(parts).await.into_iter().filter_map(Result::err) {
         tracing::warn!(%error, "buckets could not be listed; trying again");
         failed = Some(from);
     }
     shared.tell(Message::ListingDone { failed });
+}
+
+fn by_database(shared: &Shared, shards: Vec<Shard>) -> Vec<Vec<Shard>> {
+    let databases = shared.store.databases();
+    if databases.len() <= 1 {
+        return vec![shards];
+    }
+    let some = databases.into_iter().map(|database| {
+        let is_asked = |shard: &Shard| shards.contains(shard);
+        database.shards.into_iter().filter(is_asked).collect()
+    });
+    some.collect()
 }
 
 async fn list(shared: &Shared, shards: Vec<Shard>, from: Bucket, until: Bucket) -> Result<(), Error> {

@@ -140,6 +140,14 @@ impl Shared {
         // Fails only once the scheduler has stopped, and then nobody needs to know.
         drop(self.messages.send(message));
     }
+
+    /// A write that failed may have taken effect. What is in a database that is away is read when it is back: until then, reading
+    /// the others again and again would be all that comes of it.
+    fn may_have_missed(&self) {
+        if self.store.databases().iter().all(|database| database.is_reachable) {
+            self.hint_lost.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 /// How long looking through all schedules for another time zone database may take.
@@ -192,8 +200,8 @@ impl Engine {
     }
 
     async fn open(parts: Parts, config: Config, node: Option<NodeCard>) -> Result<Self, Error> {
-        if node.is_some() {
-            ownership::follow_store_time(&*parts.store, &*parts.clock).await?;
+        if let Some(leases) = parts.store.leases().filter(|_| node.is_some()) {
+            ownership::follow_store_time(leases, &*parts.clock).await?;
         }
         let (messages, inbox) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::unbounded_channel();
@@ -236,8 +244,8 @@ impl Engine {
             tokio::spawn(relay::send(Arc::clone(&shared), news));
             tokio::spawn(relay::receive(Arc::clone(&shared)));
             tokio::spawn(demands::run(Arc::downgrade(&shared)));
-            let ownership = Ownership::join(Arc::clone(&shared), card).await?;
-            tokio::spawn(ownership.run(told_to_leave));
+            let ownerships = Ownership::join(&shared, &card).await?;
+            tokio::spawn(Ownership::run_all(ownerships, told_to_leave));
         }
         Ok(Self { shared })
     }
@@ -345,7 +353,7 @@ impl Engine {
     /// A write that failed may have taken effect all the same, and then nobody announces what it stored.
     fn may_have_missed(&self, error: &Error) {
         if error.is_retryable() {
-            self.shared.hint_lost.store(true, Ordering::SeqCst);
+            self.shared.may_have_missed();
         }
     }
 
@@ -385,6 +393,9 @@ impl Engine {
             orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
         let results = shared.store.apply(shared.clock.now(), None, orders).await;
         let results = results.inspect_err(|error| self.may_have_missed(error))?;
+        if results.iter().any(|result| matches!(result, Err(Refusal::Away))) {
+            shared.may_have_missed();
+        }
         let (mut changed, mut renewed) = (Vec::new(), Vec::new());
         for (result, (ends, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use tidewheel_core::place::Shard;
 
-/// The shards of one node among `nodes`, which are alive. In order.
-pub(super) fn shards_of(node: &str, nodes: &[Arc<str>], shards: u16) -> Vec<Shard> {
+/// Those of `shards` that are one node's among `nodes`, which are alive. In the same order.
+pub(super) fn shards_of(node: &str, nodes: &[Arc<str>], shards: &[Shard]) -> Vec<Shard> {
     let mut nodes: Vec<&Arc<str>> = nodes.iter().collect();
     nodes.sort();
     nodes.dedup();
     if nodes.is_empty() {
         return Vec::new();
     }
-    let share = usize::from(shards).div_ceil(nodes.len());
+    let share = shards.len().div_ceil(nodes.len());
     let mut counts = vec![0_usize; nodes.len()];
     let mut mine = Vec::new();
-    for shard in 0..shards {
+    for shard in shards {
         let mut ranked: Vec<(u64, usize)> =
-            nodes.iter().enumerate().map(|(at, node)| (rank(node, shard), at)).collect();
+            nodes.iter().enumerate().map(|(at, node)| (rank(node, shard.0), at)).collect();
         ranked.sort_unstable_by(|a, b| b.cmp(a));
         // The favourite, unless it has its share already: then the next.
         let is_free = |at: &usize| counts.get(*at).is_some_and(|count| *count < share);
@@ -27,7 +27,7 @@ pub(super) fn shards_of(node: &str, nodes: &[Arc<str>], shards: u16) -> Vec<Shar
             *count += 1;
         }
         if nodes.get(at).is_some_and(|chosen| ***chosen == *node) {
-            mine.push(Shard(shard));
+            mine.push(*shard);
         }
     }
     mine
@@ -49,9 +49,10 @@ mod tests {
     }
 
     fn owners(nodes: &[Arc<str>], shards: u16) -> BTreeMap<Shard, Arc<str>> {
+        let every: Vec<Shard> = (0..shards).map(Shard).collect();
         let of = |node: &Arc<str>| {
             let node = Arc::clone(node);
-            shards_of(&node, nodes, shards).into_iter().map(move |shard| (shard, Arc::clone(&node)))
+            shards_of(&node, nodes, &every).into_iter().map(move |shard| (shard, Arc::clone(&node)))
         };
         let all: Vec<_> = nodes.iter().flat_map(of).collect();
         assert_eq!(all.len(), usize::from(shards), "each shard has one owner");
@@ -89,7 +90,18 @@ mod tests {
 
     #[test]
     fn nobody_has_nothing() {
-        assert!(shards_of("a", &[], 64).is_empty());
-        assert!(shards_of("b", &names(3), 64).is_empty());
+        let every: Vec<Shard> = (0..64).map(Shard).collect();
+        assert!(shards_of("a", &[], &every).is_empty());
+        assert!(shards_of("b", &names(3), &every).is_empty());
+    }
+
+    #[test]
+    fn the_shards_of_one_database_are_shared_out_among_themselves() {
+        let odd: Vec<Shard> = (0..32).map(|n| Shard(2 * n + 1)).collect();
+        let nodes = names(2);
+        let shares = nodes.iter().map(|node| shards_of(node, &nodes, &odd));
+        let mut all: Vec<Shard> = shares.inspect(|share| assert_eq!(share.len(), 16)).flatten().collect();
+        all.sort();
+        assert_eq!(all, odd);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
 
@@ -19,18 +20,21 @@ pub(super) async fn run(shared: Arc<Shared>, doubtful: Vec<(Tenant, JobId)>) {
     for (tenant, id) in doubtful {
         tenants.entry(tenant).or_default().push(id);
     }
-    for (tenant, ids) in tenants {
-        let found = loop {
-            match shared.store.get(&tenant, ids.clone()).await {
-                Ok(found) => break found,
-                Err(error) if error.is_retryable() => {
-                    shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
-                }
-                Err(_) => return,
+    // Side by side: the database of one may be away.
+    join_all(tenants.into_iter().map(|(tenant, ids)| read(&shared, tenant, ids))).await;
+}
+
+async fn read(shared: &Shared, tenant: Tenant, ids: Vec<JobId>) {
+    let found = loop {
+        match shared.store.get(&tenant, ids.clone()).await {
+            Ok(found) => break found,
+            Err(error) if error.is_retryable() => {
+                shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
             }
-        };
-        for job in found.into_iter().flatten() {
-            shared.tell(Message::Rechecked(Arc::new(job)));
+            Err(_) => return,
         }
+    };
+    for job in found.into_iter().flatten() {
+        shared.tell(Message::Rechecked(Arc::new(job)));
     }
 }

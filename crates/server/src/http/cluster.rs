@@ -1,5 +1,5 @@
-//! `GET /v1/cluster`: the nodes, which shards each has and since which epoch, how far behind they are, and the
-//! time zone database they go by. A server on its own is a cluster of one.
+//! `GET /v1/cluster`: the nodes, which shards each has and since which epoch, how far behind they are, the databases
+//! everything is in, and the time zone database they go by. A server on its own is a cluster of one.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use tidewheel_core::zones::Zones;
 use tidewheel_store::{Error, Held, ShardLease};
 
 use super::Problem;
-use super::answer;
 use super::app::App;
+use super::{answer, databases};
 use crate::engine::Engine;
 
 /// The one node of a store that one process has to itself.
@@ -41,6 +41,7 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response, Proble
         out.key("store").text(engine.store().kind());
         out.key("shards").number(engine.store().layout().shards);
         out.key("lag_ms").number(lag_ms(engine));
+        databases::write(out, &**engine.store());
         out.key("tz_database").object(|out| tz_database(out, engine.zones()));
         out.key("nodes").array(|out| nodes.iter().for_each(|node| write(out, node, engine)));
     });
@@ -63,7 +64,14 @@ async fn nodes(engine: &Engine) -> Result<Vec<Shown>, Error> {
         return Ok(vec![this]);
     };
     let now = engine.clock().now();
-    let (nodes, shards) = (leases.nodes(now).await?, leases.shard_leases(now).await?);
+    // While no database answers, this is still told: by it an operator sees why.
+    let (nodes, shards) = match (leases.nodes(now).await, leases.shard_leases(now).await) {
+        (Err(error), _) | (_, Err(error)) if error.is_retryable() => {
+            tracing::debug!(%error, "the other nodes are not known");
+            (Vec::new(), Vec::new())
+        }
+        (nodes, shards) => (nodes?, shards?),
+    };
     let mut shown = vec![this];
     for node in nodes {
         if shown.first().is_some_and(|this| this.id == node.card.id) {

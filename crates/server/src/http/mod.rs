@@ -35,6 +35,7 @@ mod calendars;
 mod call_key;
 mod caller;
 mod cluster;
+mod databases;
 mod dead_letters;
 mod docs;
 mod handshake;

@@ -183,6 +183,7 @@ impl From<Refusal> for Problem {
         let code = match refusal {
             Refusal::KeyConflict(used_for) => return conflict(used_for),
             Refusal::NotFound | Refusal::Gone => Code::JobNotFound,
+            Refusal::Away => Code::StoreUnavailable,
             Refusal::Rejected(Rejection::StaleToken) => Code::StaleToken,
             Refusal::Rejected(Rejection::Running) => Code::JobRunning,
             Refusal::Rejected(Rejection::Finished(_)) => Code::JobFinished,

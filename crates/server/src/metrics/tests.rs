@@ -23,6 +23,8 @@ fn full() -> Metrics {
         .serving_tls(&TlsMetrics::default());
     metrics.started(&lags_of(std::iter::once("default".to_owned())));
     metrics.set_backlog(&Counts::default());
+    let health = tidewheel_store::Health::Ready;
+    metrics.set_databases(&[Database { index: 0, shards: Vec::new(), is_reachable: true, health }]);
     metrics.set_ready(0, 0);
     metrics.set_oldest_ready(0, 0);
     metrics.set_queues(&BTreeMap::from([("default", QueueLevel::default())]));

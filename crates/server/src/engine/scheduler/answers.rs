@@ -223,8 +223,9 @@ impl Scheduler {
                 tracing::debug!(job_id = named(&pick.id), trace_id, %refusal, "a claim was refused");
                 self.ready.unclaim(&pick.id);
                 news.refused += 1;
-                // Refused for good, it would only come back to be refused again.
-                if refusal != Refusal::Rejected(Rejection::TooManyAttempts) {
+                // Refused for good, it would only come back to be refused again. One that is in a database that is away is
+                // handed back first, and heard of then.
+                if ![Refusal::Rejected(Rejection::TooManyAttempts), Refusal::Away].contains(&refusal) {
                     news.doubtful.push((pick.tenant.clone(), pick.id));
                 }
             }

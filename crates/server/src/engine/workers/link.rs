@@ -16,7 +16,7 @@ use super::{
 use crate::engine::endings::Ends;
 use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
-use crate::engine::{Engine, Shared};
+use crate::engine::{Engine, Shared, outcomes};
 
 /// What a worker's stream calls. Cheap to clone.
 #[derive(Clone)]
@@ -105,12 +105,18 @@ impl WorkerLink {
         let shared = &self.shared;
         let about: Vec<_> =
             orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
-        let results = shared.store.apply(shared.clock.now(), None, orders).await;
-        let results = results.inspect_err(|error| {
-            if error.is_retryable() {
-                shared.hint_lost.store(true, Ordering::SeqCst);
-            }
-        })?;
+        let is_spread = shared.store.databases().len() > 1;
+        let said = if is_spread { orders.clone() } else { Vec::new() };
+        let results = match shared.store.apply(shared.clock.now(), None, orders).await {
+            // One of several databases is away: no reason to end the stream of a worker that has jobs of the others, too.
+            Err(error) if is_spread && error.is_retryable() => vec![Err(Refusal::Away); said.len()],
+            results => results.inspect_err(|error| {
+                if error.is_retryable() {
+                    shared.may_have_missed();
+                }
+            })?,
+        };
+        self.keep(said.into_iter().zip(&results));
         let mut jobs = Vec::with_capacity(results.len());
         for (result, (ends, renewal)) in results.iter().zip(about) {
             let Ok(applied) = result else { continue };
@@ -123,6 +129,16 @@ impl WorkerLink {
         let others = results.iter().flatten().flat_map(|applied| &applied.others);
         shared.tell_changed(others);
         Ok(results)
+    }
+
+    /// Sees to it that outcomes are written whose database is away.
+    fn keep<'r>(&self, said: impl Iterator<Item = (Order, &'r Result<Applied, Refusal>)>) {
+        let unwritten =
+            said.filter(|(_, result)| matches!(result, Err(Refusal::Away))).map(|(order, _)| order);
+        outcomes::keep(
+            &self.shared,
+            unwritten.filter(|order| Ends::of(&order.command) == Ends::Always).collect(),
+        );
     }
 
     fn tell(&self, message: WorkerMessage) {

@@ -97,7 +97,11 @@ impl Listener {
         let orders = beats.iter().map(|beat| read::heartbeat(beat, &self.context)).collect();
         let jobs = match self.apply(orders).await {
             Ok(results) => {
-                let answered = beats.iter().zip(results);
+                // Of one that is in a database that is away nothing can be said: neither that it holds nor that it is over.
+                let is_known = |result: &Verdict| {
+                    result.as_ref().err().is_none_or(|problem| problem.code() != Code::StoreUnavailable)
+                };
+                let answered = beats.iter().zip(results).filter(|(_, result)| is_known(result));
                 answered.map(|(beat, result)| write::heartbeat_answer(beat, &result)).collect()
             }
             Err(error) => return self.fail(error),

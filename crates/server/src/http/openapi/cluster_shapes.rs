@@ -13,6 +13,7 @@ pub(super) fn answers() -> Value {
             "store": {"type": "string", "description": "What kind of store it is: `embedded` or `postgres`."},
             "shards": {"type": "integer"},
             "lag_ms": {"type": "integer", "description": LAG_NOTE},
+            "databases": {"type": "array", "items": reference("Database"), "description": "Of a `postgres` store."},
             "tz_database": reference("TzDatabase"),
             "nodes": {"type": "array", "items": reference("Node")},
         })),
@@ -30,6 +31,12 @@ pub(super) fn answers() -> Value {
             }))},
             "lag_ms": {"type": "integer", "description": LAG_NOTE},
             "tz_database": reference("TzDatabase"),
+        })),
+        "Database": open(json!({
+            "index": {"type": "integer", "description": "Its place among the databases given with `--store`, from 0."},
+            "state": {"type": "string", "enum": ["up", "down"], "description": "`down`: it does not answer, or takes no writes. Only its own shards stand still."},
+            "shards": {"type": "integer", "description": "How many it keeps."},
+            "reason": {"type": "string", "description": "What is wrong with it."},
         })),
         "TzDatabase": open(json!({
             "version": {"type": "string", "description": "Such as `2026a`."},

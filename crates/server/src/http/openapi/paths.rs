@@ -364,7 +364,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/readyz",
         id: "readyz",
         summary: "Whether the server takes work",
-        answers: &[(200, "It does.", Some("Status"))],
+        answers: &[(200, "It does, for the tenants of at least one of its databases.", Some("Status"))],
         problems: &[Code::StoreReadOnly],
         ..PLAIN
     },

@@ -378,7 +378,10 @@ fn workers() -> Value {
 
 fn server() -> Value {
     json!({
-        "Status": open(json!({"status": {"type": "string"}})),
+        "Status": open(json!({
+            "status": {"type": "string"},
+            "databases": {"type": "array", "items": reference("Database"), "description": "Where the store is in databases."},
+        })),
         "Problem": {
             "type": "object",
             "required": ["type", "title", "status", "detail", "code"],
