@@ -1,2 +1,2 @@
 -- The audit trail goes.
-DROP TABLE audit_pending, audit, audit_chains;
+DROP TABLE audit_mark, audit_pending, audit, audit_chains;

@@ -28,8 +28,15 @@ CREATE INDEX audit_acts ON audit (at, chain, seq) WHERE kind = 0;
 -- What became of jobs, put in with the change itself and linked into its chain a moment later by one node at a time:
 -- no change waits for another's.
 CREATE TABLE audit_pending (
-    number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number      bigint PRIMARY KEY DEFAULT nextval('numbers'),
     chain       smallint NOT NULL CHECK (chain >= 0),
     at          bigint NOT NULL,
     content     bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+
+-- All that was put aside with a number below this is linked, so that nobody looks there again.
+CREATE TABLE audit_mark (
+    one         boolean PRIMARY KEY DEFAULT true CHECK (one),
+    linked      bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+INSERT INTO audit_mark DEFAULT VALUES;

@@ -1,1 +1,5 @@
-SELECT state, sum(delta)::bigint, tenant FROM tallies GROUP BY tenant, state
+SELECT state, sum(count)::bigint, tenant FROM (
+    SELECT tenant, state, count FROM counts WHERE tenant > ''
+    UNION ALL
+    SELECT tenant, state, delta FROM tallies WHERE number >= (SELECT settled FROM marks)) c
+GROUP BY tenant, state

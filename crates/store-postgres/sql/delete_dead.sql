@@ -1,2 +1,4 @@
-DELETE FROM dead_letters d USING unnest($1::text[], $2::uuid[], $3::integer[]) AS k(tenant, id, seq)
-WHERE d.tenant = k.tenant COLLATE "C" AND d.id = k.id AND d.seq = k.seq
+DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(
+    SELECT r.row FROM unnest($1::text[], $2::uuid[]) AS k(tenant, id)
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS row FROM dead_letters t WHERE t.tenant = k.tenant COLLATE "C" AND t.id = k.id LIMIT 1) r))

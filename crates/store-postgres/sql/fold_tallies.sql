@@ -1,9 +1,8 @@
--- Only where there is something to fold: a tenant nothing happened to is left alone.
-WITH many AS (
-    SELECT tenant, state FROM tallies GROUP BY tenant, state HAVING count(*) > 1
-), taken AS (
-    DELETE FROM tallies t USING many WHERE t.tenant = many.tenant AND t.state = many.state
-    RETURNING t.tenant, t.state, t.delta
+-- What is settled, once: from where the last fold ended. For each tenant, and for all together.
+WITH taken AS (
+    DELETE FROM tallies WHERE number >= $1 AND number < $2 RETURNING tenant, state, delta
 )
-INSERT INTO tallies (tenant, state, delta)
-SELECT tenant, state, sum(delta) FROM taken GROUP BY tenant, state HAVING sum(delta) <> 0
+INSERT INTO counts AS c (tenant, state, count)
+SELECT CASE WHEN grouping(tenant) = 1 THEN '' ELSE tenant END, state, sum(delta) FROM taken
+GROUP BY GROUPING SETS ((tenant, state), (state))
+ON CONFLICT (tenant, state) DO UPDATE SET count = c.count + excluded.count

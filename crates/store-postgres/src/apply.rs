@@ -1,6 +1,8 @@
 //! Batches that change something: orders for jobs, orders for schedules, keys. Each is one transaction:
 //! read, decide in memory, write. Nothing is locked for deciding but schedules; a batch that lost a race finds at the
-//! write that a row it goes by is gone, is undone, and begins again with what is there now.
+//! write that the next number of a job is taken, is undone, and begins again with what is there now.
+
+use std::collections::BTreeSet;
 
 use deadpool_postgres::ClientWrapper;
 use tidewheel_core::job::Command;
@@ -15,7 +17,8 @@ use crate::connections::Lane;
 use crate::desk::{Desk, JobKey};
 use crate::fault::Trouble;
 use crate::leases::Fences;
-use crate::load::{Guess, load_guessed, load_missing};
+use crate::load::{load_jobs, load_missing, shard_of};
+use crate::recall::outcome_of;
 use crate::sql;
 use crate::store::{Database, OWNERSHIP};
 
@@ -34,8 +37,9 @@ pub(crate) fn crowded() -> Error {
 
 /// Runs a round until it is not overtaken.
 macro_rules! rounds {
-    ($round:expr) => {{
-        for _ in 0..ROUNDS_COUNT_MAX {
+    (|$number:ident| $round:expr) => {{
+        for round in 0..ROUNDS_COUNT_MAX {
+            let $number = round;
             match $round.await {
                 Ok(answer) => return Ok(answer),
                 Err(Trouble::Failed(error)) => return Err(error),
@@ -53,11 +57,12 @@ impl Database {
         epoch: Option<u64>,
         orders: &[Order],
     ) -> Result<Answers, Error> {
-        rounds!(self.apply_round(now, epoch, orders))
+        rounds!(|round| self.apply_round(round, now, epoch, orders))
     }
 
     async fn apply_round(
         &self,
+        round: usize,
         now: Timestamp,
         epoch: Option<u64>,
         orders: &[Order],
@@ -66,13 +71,27 @@ impl Database {
         let is_claimed = orders.iter().any(|order| matches!(order.command, Command::Claim { .. }));
         let lane = if epoch.is_some() || is_claimed { Lane::Scheduler } else { Lane::Caller };
         let transaction = self.connections.begin(lane).await?;
-        let outcome = self.apply_in(transaction.client()?, now, epoch, orders).await;
-        transaction.end(outcome).await
+        let mut desk = Desk::of_round(round);
+        let outcome = self.apply_in(transaction.client()?, &mut desk, now, epoch, orders).await;
+        let ended = transaction.end(outcome).await;
+        self.note(&desk, now, ended.is_ok());
+        ended
+    }
+
+    /// Keeps what a batch left behind; of one that came to nothing, what it went by is forgotten.
+    pub(crate) fn note(&self, desk: &Desk, now: Timestamp, is_committed: bool) {
+        if is_committed {
+            let outcome = outcome_of(desk, now, |job| shard_of(job, self.shards));
+            self.recall.note_written(now, outcome);
+        } else {
+            self.recall.forget(desk.jobs.keys().cloned());
+        }
     }
 
     async fn apply_in(
         &self,
         client: &ClientWrapper,
+        desk: &mut Desk,
         now: Timestamp,
         epoch: Option<u64>,
         orders: &[Order],
@@ -81,54 +100,72 @@ impl Database {
             fence(client, epoch).await?;
         }
         let fences = Fences::read(client, self.shards, orders).await?;
-        let mut desk = Desk::default();
-        let guesses: Vec<(JobKey, Guess)> =
-            orders.iter().map(|order| ((order.tenant.clone(), order.id), guess_of(&order.command))).collect();
-        load_guessed(client, self.shards, &mut desk, &guesses).await?;
+        let mut unseen: BTreeSet<JobKey> = BTreeSet::new();
+        for key in orders.iter().map(|order| (order.tenant.clone(), order.id)) {
+            match self.recall.find(now, &key) {
+                Some(stored) => desk.add_recalled(key, stored),
+                None => drop(unseen.insert(key)),
+            }
+        }
+        load_jobs(client, desk, unseen).await?;
         for _ in 0..READS_COUNT_MAX {
             desk.begin();
             let answers: Vec<_> = orders
                 .iter()
-                .map(|order| {
-                    if fences.forbid(order) { Ok(Err(Refusal::Fenced)) } else { obey(&mut desk, now, order) }
-                })
+                .map(
+                    |order| {
+                        if fences.forbid(order) { Ok(Err(Refusal::Fenced)) } else { obey(desk, now, order) }
+                    },
+                )
                 .collect();
-            if desk.missing.is_empty() {
+            let doubtful = desk.doubtful();
+            if !desk.missing.is_empty() {
+                load_missing(client, &self.rules, desk).await?;
+            } else if !doubtful.is_empty() {
+                load_jobs(client, desk, doubtful).await?;
+            } else {
                 let answers = answers.into_iter().collect::<Result<Answers, Error>>()?;
-                self.write(client, now, &desk).await?;
+                self.write(client, now, desk).await?;
                 return Ok(answers);
             }
-            load_missing(client, self.shards, &self.rules, &mut desk).await?;
         }
         Err(crowded().into())
     }
 
     pub(crate) async fn edit_batch(&self, now: Timestamp, orders: &[ScheduleOrder]) -> Result<Edits, Error> {
-        rounds!(self.edit_round(now, orders))
+        rounds!(|round| self.edit_round(round, now, orders))
     }
 
-    async fn edit_round(&self, now: Timestamp, orders: &[ScheduleOrder]) -> Result<Edits, Trouble> {
+    async fn edit_round(
+        &self,
+        round: usize,
+        now: Timestamp,
+        orders: &[ScheduleOrder],
+    ) -> Result<Edits, Trouble> {
         let transaction = self.connections.begin(Lane::Caller).await?;
-        let outcome = self.edit_in(transaction.client()?, now, orders).await;
-        transaction.end(outcome).await
+        let mut desk = Desk::of_round(round);
+        let outcome = self.edit_in(transaction.client()?, &mut desk, now, orders).await;
+        let ended = transaction.end(outcome).await;
+        self.note(&desk, now, ended.is_ok());
+        ended
     }
 
     async fn edit_in(
         &self,
         client: &ClientWrapper,
+        desk: &mut Desk,
         now: Timestamp,
         orders: &[ScheduleOrder],
     ) -> Result<Edits, Trouble> {
-        let mut desk = Desk::default();
         for _ in 0..READS_COUNT_MAX {
             desk.begin();
-            let answers: Vec<_> = orders.iter().map(|order| edit(&mut desk, now, order)).collect();
+            let answers: Vec<_> = orders.iter().map(|order| edit(desk, now, order)).collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Edits, Error>>()?;
-                self.write(client, now, &desk).await?;
+                self.write(client, now, desk).await?;
                 return Ok(answers);
             }
-            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+            load_missing(client, &self.rules, desk).await?;
         }
         Err(crowded().into())
     }
@@ -139,28 +176,29 @@ impl Database {
         tenant: &Tenant,
         claim: &IdempotencyClaim,
     ) -> Result<KeyClaimed, Error> {
-        rounds!(self.key_round(now, tenant, claim))
+        rounds!(|round| self.key_round(round, now, tenant, claim))
     }
 
     async fn key_round(
         &self,
+        round: usize,
         now: Timestamp,
         tenant: &Tenant,
         claim: &IdempotencyClaim,
     ) -> Result<KeyClaimed, Trouble> {
         let transaction = self.connections.begin(Lane::Caller).await?;
-        let outcome = self.key_in(transaction.client()?, now, tenant, claim).await;
+        let outcome = self.key_in(transaction.client()?, Desk::of_round(round), now, tenant, claim).await;
         transaction.end(outcome).await
     }
 
     async fn key_in(
         &self,
         client: &ClientWrapper,
+        mut desk: Desk,
         now: Timestamp,
         tenant: &Tenant,
         claim: &IdempotencyClaim,
     ) -> Result<KeyClaimed, Trouble> {
-        let mut desk = Desk::default();
         for _ in 0..READS_COUNT_MAX {
             desk.begin();
             let answer = evaluate::claim_key(&mut desk, now, tenant, claim.clone());
@@ -170,7 +208,7 @@ impl Database {
                 self.write(client, now, &desk).await?;
                 return Ok(answer);
             }
-            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+            load_missing(client, &self.rules, &mut desk).await?;
         }
         Err(crowded().into())
     }
@@ -182,29 +220,6 @@ async fn fence(client: &ClientWrapper, epoch: u64) -> Result<(), Trouble> {
     let row = client.query_opt(&statement, &[&OWNERSHIP]).await?;
     let newest: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
     if newest == i64::try_from(epoch).ok() { Ok(()) } else { Err(Error::Fenced.into()) }
-}
-
-/// What the job of an order is probably doing.
-const fn guess_of(command: &Command) -> Guess {
-    match command {
-        Command::Claim { .. } => Guess::Waiting,
-        Command::Heartbeat { .. }
-        | Command::Detach { .. }
-        | Command::Succeed { .. }
-        | Command::Fail { .. }
-        | Command::Snooze { .. }
-        | Command::Release { .. }
-        | Command::Abandon { .. }
-        | Command::LeaseOver { .. }
-        | Command::Lost { .. }
-        | Command::WorkerGone { .. } => Guess::Running,
-        Command::Cancel
-        | Command::RunNow
-        | Command::Amend { .. }
-        | Command::Rerun { .. }
-        | Command::Replay { .. }
-        | Command::Discard => Guess::Unknown,
-    }
 }
 
 fn obey(desk: &mut Desk, now: Timestamp, order: &Order) -> Result<Result<Applied, Refusal>, Error> {

@@ -134,6 +134,8 @@ async fn link_some(client: &ClientWrapper, if_busy: IfBusy) -> Result<bool, Trou
             }
         }
     }
+    // Asked first: whatever has a number below it is seen by the look that follows.
+    let settled: i64 = client.query_one("SELECT settled FROM marks", &[]).await?.try_get(0)?;
     let statement = client.prepare_cached(sql::TAKE_AUDIT_PENDING).await?;
     let rows = client.query(&statement, &[&ROWS_COUNT]).await?;
     let mut taken = BTreeMap::new();
@@ -149,6 +151,9 @@ async fn link_some(client: &ClientWrapper, if_busy: IfBusy) -> Result<bool, Trou
     let is_full = i64::try_from(taken.len()).is_ok_and(|count| count >= ROWS_COUNT);
     if !taken.is_empty() {
         append(client, taken.into_values().collect()).await?;
+    }
+    if !is_full {
+        client.execute("UPDATE audit_mark SET linked = $1 WHERE linked < $1", &[&settled]).await?;
     }
     Ok(is_full)
 }

@@ -25,6 +25,9 @@ pub(crate) enum Lane {
     Scheduler,
 }
 
+/// Held, together with others, by every transaction that may write.
+pub(crate) const WRITERS_LOCK: (i32, i32) = (0x7469_6465, 0x7772_6974);
+
 pub(crate) struct Connections {
     callers: Pool,
     scheduler: Pool,
@@ -32,6 +35,8 @@ pub(crate) struct Connections {
     pub(crate) hosts: Arc<Hosts>,
     scheduler_count: usize,
     call: Duration,
+    /// The statement a transaction begins with.
+    begin: String,
     is_closed: AtomicBool,
     /// Why it takes no writes.
     trouble: Mutex<Option<String>>,
@@ -42,7 +47,8 @@ pub(crate) struct Connections {
 /// Plans that hold whatever the statistics say: every statement goes by whole keys, and a plan for an empty table must
 /// not read a full one from end to end. Preparing them anew for every call would cost more than they take.
 const PLANNING: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_hashjoin=off \
-    -c enable_mergejoin=off -c enable_seqscan=off -c enable_bitmapscan=off";
+    -c enable_mergejoin=off -c enable_seqscan=off -c enable_bitmapscan=off -c enable_material=off \
+    -c enable_memoize=off -c max_parallel_workers_per_gather=0";
 
 /// Between two signs of life that are asked of a silent server; the system's own interval is over a minute.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
@@ -107,6 +113,10 @@ impl Connections {
             scheduler_count: options.scheduler_connections,
             hosts,
             call: options.call,
+            begin: format!(
+                "BEGIN; SELECT pg_advisory_xact_lock_shared({}, {})",
+                WRITERS_LOCK.0, WRITERS_LOCK.1
+            ),
             is_closed: AtomicBool::new(false),
             trouble: Mutex::new(None),
             troubled: Notify::new(),
@@ -125,11 +135,11 @@ impl Connections {
         pool.get().await.map_err(pool_error)
     }
 
-    /// A transaction.
+    /// A transaction. It holds a lock that keeps nobody out: by it, upkeep knows who is writing.
     pub(crate) async fn begin(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
         let client = self.get(lane).await?;
         let transaction = Transaction { connections: self, client: Some(client) };
-        transaction.client()?.batch_execute("BEGIN").await.map_err(|error| store_error(&error))?;
+        transaction.client()?.batch_execute(&self.begin).await.map_err(|error| store_error(&error))?;
         Ok(transaction)
     }
 

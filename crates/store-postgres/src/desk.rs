@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Job, Status};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Entry, Overlap, Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
@@ -18,28 +18,50 @@ pub(crate) type ScheduleKey = (Tenant, ScheduleId);
 /// A name, or a key, of a tenant.
 pub(crate) type Named = (Tenant, Arc<str>);
 
-/// Which table says where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    Waiting,
-    Timers,
-    Running,
-    Dead,
-    Ends,
-}
-
 /// A job as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredJob {
     pub(crate) job: Arc<Job>,
-    pub(crate) place: Place,
-    /// Rises with every change; of a job nothing has happened to, 0.
+    pub(crate) mark: JobMark,
+}
+
+/// How far a job's events have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobMark {
+    /// The number of the last event; 0 of a job nothing has happened to.
     pub(crate) seq: i32,
+    /// The event that says what is asked for since it was changed.
+    pub(crate) body_seq: Option<i32>,
+    /// The shard it was put into.
+    pub(crate) shard: i16,
+}
+
+impl JobMark {
+    /// That of the next event, which may say anew what is asked for.
+    pub(crate) fn next(self, is_amended: bool) -> Self {
+        let seq = self.seq.saturating_add(1);
+        Self { seq, body_seq: if is_amended { Some(seq) } else { self.body_seq }, ..self }
+    }
+}
+
+/// Whether nothing has happened to a job yet.
+pub(crate) fn is_fresh(job: &Job) -> bool {
+    job.status == Status::scheduled(job.id.run_at())
+}
+
+/// What a look for a job found.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Stored(StoredJob),
+    /// It was taken out; made again, it goes on from there.
+    Removed(JobMark),
 }
 
 #[derive(Default)]
 pub(crate) struct JobSlot {
     pub(crate) stored: Option<StoredJob>,
+    /// Of a job that was taken out before.
+    pub(crate) removed: Option<JobMark>,
     pub(crate) now: Option<Arc<Job>>,
     pub(crate) changed: bool,
 }
@@ -104,6 +126,10 @@ pub(crate) struct Desk {
     calendars: BTreeMap<Named, Option<Arc<Dates>>>,
     pub(crate) entries: Vec<(ScheduleKey, Entry)>,
     pub(crate) missing: Missing,
+    /// Jobs that are made now are looked for, too: one of them was taken out before under the same id.
+    looks_for_new: bool,
+    /// Jobs that were not read, but are as they were last seen.
+    recalled: BTreeSet<JobKey>,
 }
 
 fn not_read_yet() -> Error {
@@ -111,6 +137,11 @@ fn not_read_yet() -> Error {
 }
 
 impl Desk {
+    /// For the first round of a batch, or one that begins again.
+    pub(crate) fn of_round(round: usize) -> Self {
+        Self { looks_for_new: round > 0, ..Self::default() }
+    }
+
     /// Forgets what orders did; what was read stays.
     pub(crate) fn begin(&mut self) {
         for slot in self.jobs.values_mut() {
@@ -130,9 +161,28 @@ impl Desk {
         self.missing = Missing::default();
     }
 
-    pub(crate) fn add_job(&mut self, key: JobKey, stored: Option<StoredJob>) {
+    pub(crate) fn add_job(&mut self, key: JobKey, found: Option<Found>) {
+        let (stored, removed) = match found {
+            Some(Found::Stored(stored)) => (Some(stored), None),
+            Some(Found::Removed(mark)) => (None, Some(mark)),
+            None => (None, None),
+        };
         let now = stored.as_ref().map(|stored| Arc::clone(&stored.job));
-        self.jobs.insert(key, JobSlot { stored, now, changed: false });
+        self.recalled.remove(&key);
+        self.jobs.insert(key, JobSlot { stored, removed, now, changed: false });
+    }
+
+    /// Takes a job as it was last seen.
+    pub(crate) fn add_recalled(&mut self, key: JobKey, stored: StoredJob) {
+        self.add_job(key.clone(), Some(Found::Stored(stored)));
+        self.recalled.insert(key);
+    }
+
+    /// Jobs that the orders leave as they were last seen: a change would find out whether that still holds, this must be
+    /// read.
+    pub(crate) fn doubtful(&self) -> BTreeSet<JobKey> {
+        let is_unchanged = |key: &&JobKey| self.jobs.get(*key).is_none_or(|slot| !slot.changed);
+        self.recalled.iter().filter(is_unchanged).cloned().collect()
     }
 
     pub(crate) fn add_schedule_read(&mut self, key: ScheduleKey, stored: Option<StoredSchedule>) {
@@ -220,7 +270,8 @@ impl Desk {
     pub(crate) fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
         for change in changes.jobs {
             let key = (tenant.clone(), change.id());
-            if !matches!(change, JobChange::New(_)) && !self.jobs.contains_key(&key) {
+            let is_looked_for = self.looks_for_new || !matches!(change, JobChange::New(_));
+            if is_looked_for && !self.jobs.contains_key(&key) {
                 self.missing.jobs.insert(key.clone());
             }
             match change {

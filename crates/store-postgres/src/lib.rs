@@ -6,7 +6,10 @@
 //! | `connections`, `hosts`, `fault` | pools, which server they connect to, transactions, what goes wrong with them |
 //! | `submit` | submissions, those of many callers together |
 //! | `apply` | batches that change something: read, decide, write |
-//! | `desk`, `load`, `write` | what a batch has read, how it is read, how the changes are written |
+//! | `desk`, `load` | what a batch has read, and how it is read |
+//! | `write`, `changes`, `agenda`, `batch` | what it has changed, as rows and statements |
+//! | `recall` | jobs as they were last seen, so that they need not be read again |
+//! | `settle` | marks that spare reads what is over |
 //! | `audit` | the audit trail |
 //! | `leases` | which node has which shard |
 //! | `many` | several databases as one store |
@@ -17,8 +20,11 @@
 //!
 //! The layout of the tables, and why it is so, is in `docs/postgres.md`.
 
+mod agenda;
 mod apply;
 mod audit;
+mod batch;
+mod changes;
 mod connections;
 mod desk;
 mod documents;
@@ -34,8 +40,10 @@ mod open;
 mod options;
 mod partitions;
 mod read;
+mod recall;
 mod record;
 mod schedules;
+mod settle;
 mod sql;
 mod store;
 mod submit;

@@ -13,7 +13,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{HeldKey, KeyUse};
 use tokio_postgres::Row;
 
-use crate::desk::{Desk, JobKey, Named, Place, ScheduleKey, StoredJob, StoredKey, StoredSchedule};
+use crate::desk::{Desk, Found, JobKey, JobMark, Named, ScheduleKey, StoredJob, StoredKey, StoredSchedule};
 use crate::fault::Trouble;
 use crate::record::rule::{Rules, read_dates};
 use crate::record::spec::Body;
@@ -31,33 +31,31 @@ pub(crate) fn bucket_column(bucket: Bucket) -> i32 {
     i32::try_from(bucket.0).unwrap_or(i32::MAX)
 }
 
+/// The shard a job is put into: the one place that says so. From then on it is the one stored with the job.
+pub(crate) fn shard_of(job: &Job, shards: u16) -> i16 {
+    shard_column(Shard::of_job(&job.tenant, job.id, shards))
+}
+
 /// The keys of jobs, as statements take them.
-pub(crate) struct JobKeys<'k> {
-    pub(crate) tenants: Vec<&'k str>,
-    pub(crate) ids: Vec<Uid>,
-    pub(crate) run_ats: Vec<i64>,
-    pub(crate) shards: Vec<i16>,
-    pub(crate) buckets: Vec<i32>,
+struct JobKeys<'k> {
+    tenants: Vec<&'k str>,
+    ids: Vec<Uid>,
+    run_ats: Vec<i64>,
 }
 
 impl<'k> JobKeys<'k> {
-    pub(crate) fn new(keys: impl Iterator<Item = (&'k Tenant, JobId)>, shards: u16) -> Self {
-        let mut columns = Self {
-            tenants: Vec::new(),
-            ids: Vec::new(),
-            run_ats: Vec::new(),
-            shards: Vec::new(),
-            buckets: Vec::new(),
-        };
-        for (tenant, id) in keys {
-            let run_at = id.run_at();
-            columns.tenants.push(tenant.as_str());
-            columns.ids.push(id.into());
-            columns.run_ats.push(run_at.as_ms());
-            columns.shards.push(shard_column(Shard::of_job(tenant, id, shards)));
-            columns.buckets.push(bucket_column(Bucket::of(run_at)));
+    fn new(keys: &'k [JobKey]) -> Self {
+        Self {
+            tenants: keys.iter().map(|(tenant, _)| tenant.as_str()).collect(),
+            ids: keys.iter().map(|(_, id)| (*id).into()).collect(),
+            run_ats: keys.iter().map(|(_, id)| id.run_at().as_ms()).collect(),
         }
-        columns
+    }
+
+    /// The first and the last time in the ids.
+    fn span(&self) -> (i64, i64) {
+        let (first, last) = (self.run_ats.iter().min(), self.run_ats.iter().max());
+        (first.copied().unwrap_or(0), last.copied().unwrap_or(0))
     }
 }
 
@@ -85,109 +83,57 @@ fn job_with(tenant: &Tenant, id: JobId, row: &Row, status: Status) -> Result<Job
     Ok(Job { id, tenant: tenant.clone(), spec: Arc::new(spec), status })
 }
 
-/// The job in a row that says where it stands.
-pub(crate) fn placed_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<StoredJob, Trouble> {
-    if row.try_get("fresh")? {
-        return Ok(StoredJob { job: Arc::new(fresh_job(tenant, id, row)?), place: Place::Waiting, seq: 0 });
-    }
-    let place = match row.try_get::<_, Option<i16>>("place")? {
-        Some(1) => Place::Timers,
-        Some(2) => Place::Running,
-        Some(3) => Place::Dead,
-        Some(4) => Place::Ends,
-        Some(_) | None => return Err(Unreadable::Nonsense("a job that stands nowhere").into()),
+/// A job that was taken out, in the column of states.
+pub(crate) const REMOVED: i16 = 8;
+
+/// The job in a row with its body and its last event, if there is one.
+pub(crate) fn found_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<Found, Trouble> {
+    let shard = row.try_get("shard")?;
+    let Some(seq) = row.try_get::<_, Option<i32>>("seq")? else {
+        let mark = JobMark { seq: 0, body_seq: None, shard };
+        return Ok(Found::Stored(StoredJob { job: Arc::new(fresh_job(tenant, id, row)?), mark }));
     };
-    Ok(StoredJob { job: Arc::new(changed_job(tenant, id, row)?), place, seq: row.try_get("seq")? })
+    let mark = JobMark { seq, body_seq: row.try_get("body_seq")?, shard };
+    if row.try_get::<_, i16>("state")? == REMOVED {
+        return Ok(Found::Removed(mark));
+    }
+    Ok(Found::Stored(StoredJob { job: Arc::new(changed_job(tenant, id, row)?), mark }))
 }
 
 /// Jobs as they stand.
 pub(crate) async fn find_jobs(
     client: &ClientWrapper,
-    shards: u16,
     keys: &[JobKey],
-) -> Result<Vec<Option<StoredJob>>, Trouble> {
+) -> Result<Vec<Option<Found>>, Trouble> {
     let mut found = Vec::new();
     found.resize_with(keys.len(), || None);
     if keys.is_empty() {
         return Ok(found);
     }
-    let columns = JobKeys::new(keys.iter().map(|(tenant, id)| (tenant, *id)), shards);
+    let columns = JobKeys::new(keys);
+    let (first, last) = columns.span();
     let statement = client.prepare_cached(sql::FIND_JOBS).await?;
-    let rows = client
-        .query(
-            &statement,
-            &[&columns.tenants, &columns.ids, &columns.run_ats, &columns.shards, &columns.buckets],
-        )
-        .await?;
+    let rows =
+        client.query(&statement, &[&columns.tenants, &columns.ids, &columns.run_ats, &first, &last]).await?;
     for row in &rows {
         let number = ordinal(row)?;
         if let (Some(slot), Some((tenant, id))) = (found.get_mut(number), keys.get(number)) {
-            *slot = Some(placed_job(tenant, *id, row)?);
+            *slot = Some(found_job(tenant, *id, row)?);
         }
     }
     Ok(found)
 }
 
-/// What an order probably finds its job doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guess {
-    Waiting,
-    Running,
-    Unknown,
-}
-
-/// Reads jobs, where they probably are first: most orders then cost one look instead of six. Whatever is found is what
-/// was there when it was found; whether it still is, the write will tell.
-pub(crate) async fn load_guessed(
+/// Reads jobs. Whatever is found is what was there when it was found; whether it still is, the write will tell.
+pub(crate) async fn load_jobs(
     client: &ClientWrapper,
-    shards: u16,
-    desk: &mut Desk,
-    guesses: &[(JobKey, Guess)],
-) -> Result<(), Trouble> {
-    let guessed =
-        |wanted: Guess| guesses.iter().filter(move |(_, guess)| *guess == wanted).map(|(key, _)| key);
-    let waiting: Vec<&JobKey> = guessed(Guess::Waiting).collect();
-    if !waiting.is_empty() {
-        let columns = JobKeys::new(waiting.iter().map(|(tenant, id)| (tenant, *id)), shards);
-        let statement = client.prepare_cached(sql::FIND_WAITING).await?;
-        let rows = client
-            .query(&statement, &[&columns.tenants, &columns.ids, &columns.shards, &columns.buckets])
-            .await?;
-        for row in &rows {
-            if let Some(key) = waiting.get(ordinal(row)?) {
-                let job = Arc::new(fresh_job(&key.0, key.1, row)?);
-                desk.add_job((*key).clone(), Some(StoredJob { job, place: Place::Waiting, seq: 0 }));
-            }
-        }
-    }
-    let running: Vec<&JobKey> = guessed(Guess::Running).collect();
-    if !running.is_empty() {
-        let columns = JobKeys::new(running.iter().map(|(tenant, id)| (tenant, *id)), shards);
-        let statement = client.prepare_cached(sql::FIND_RUNNING).await?;
-        let rows = client.query(&statement, &[&columns.tenants, &columns.ids]).await?;
-        for row in &rows {
-            if let Some(key) = running.get(ordinal(row)?) {
-                let job = Arc::new(changed_job(&key.0, key.1, row)?);
-                let seq = row.try_get("seq")?;
-                desk.add_job((*key).clone(), Some(StoredJob { job, place: Place::Running, seq }));
-            }
-        }
-    }
-    let rest: BTreeSet<JobKey> =
-        guesses.iter().map(|(key, _)| key).filter(|key| !desk.jobs.contains_key(*key)).cloned().collect();
-    load_jobs(client, shards, desk, rest).await
-}
-
-async fn load_jobs(
-    client: &ClientWrapper,
-    shards: u16,
     desk: &mut Desk,
     keys: BTreeSet<JobKey>,
 ) -> Result<(), Trouble> {
     let keys: Vec<JobKey> = keys.into_iter().collect();
-    let found = find_jobs(client, shards, &keys).await?;
-    for (key, stored) in keys.into_iter().zip(found) {
-        desk.add_job(key, stored);
+    let found = find_jobs(client, &keys).await?;
+    for (key, found) in keys.into_iter().zip(found) {
+        desk.add_job(key, found);
     }
     Ok(())
 }
@@ -195,13 +141,12 @@ async fn load_jobs(
 /// Reads what is missing. Schedules are locked: theirs is the order of everything about them and their jobs.
 pub(crate) async fn load_missing(
     client: &ClientWrapper,
-    shards: u16,
     rules: &Rules,
     desk: &mut Desk,
 ) -> Result<(), Trouble> {
     let missing = std::mem::take(&mut desk.missing);
     load_schedules(client, rules, desk, missing.schedules).await?;
-    load_jobs(client, shards, desk, missing.jobs).await?;
+    load_jobs(client, desk, missing.jobs).await?;
     load_keys(client, desk, missing.keys).await?;
     for (sql, names, is_calendar) in
         [(sql::FIND_NAMES, missing.names, false), (sql::FIND_CALENDARS, missing.calendars, true)]
@@ -319,5 +264,5 @@ fn read_key(row: &Row) -> Result<StoredKey, Trouble> {
     Ok(StoredKey { held: HeldKey { used_for, fingerprint }, until })
 }
 
-/// Buckets are part of the keys in `waiting` and `timers`; the migration spells their width out.
+/// Buckets are part of the keys in `agenda` and `timers`; the migration and the statements spell their width out.
 const _: () = assert!(BUCKET_MS == 600_000);

@@ -10,6 +10,7 @@ use crate::fault::{Trouble, store_error};
 use crate::migrate::{MigrateError, prepare};
 use crate::news;
 use crate::options::Options;
+use crate::recall::Recall;
 use crate::record::rule::Rules;
 use crate::store::{Database, PostgresStore, plain};
 use crate::submit::Submissions;
@@ -37,11 +38,12 @@ impl PostgresStore {
         let shards = shards_of(&connections).await.map_err(plain)?;
         warn_of_settings(&connections).await.map_err(plain)?;
         connections.reserve().await;
-        let upkeep = upkeep::spawn(&connections, options.makes_partitions);
+        let recall = Arc::new(Recall::default());
+        let upkeep = upkeep::spawn(&connections, &recall, shards, options.makes_partitions);
         let news = tokio::sync::Mutex::new(news::listen(&options, &connections));
         let (schema, audit_changes) = (options.schema, options.audit_changes);
         let rules = Rules::new(options.zones);
-        let database = Arc::new(Database { connections, rules, shards, audit_changes, schema, news });
+        let database = Arc::new(Database { connections, rules, shards, recall, audit_changes, schema, news });
         let submissions = Submissions::start(&database);
         Ok(Self { database, submissions, upkeep })
     }

@@ -8,6 +8,7 @@ use tidewheel_store::Error;
 
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
+use crate::recall::HISTORY_MS_MIN;
 use crate::sql;
 use crate::store::{Database, PostgresStore, plain};
 
@@ -24,7 +25,7 @@ const SETTINGS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_ti
     SET LOCAL plan_cache_mode = auto";
 
 /// What is partitioned, and by what.
-const TABLES: [(&str, &str); 3] = [("jobs", "run_at"), ("ends", "run_at"), ("ledger", "decided_at")];
+const TABLES: [(&str, &str); 3] = [("jobs", "run_at"), ("events", "run_at"), ("ledger", "decided_at")];
 
 fn day_of(at: Timestamp) -> i64 {
     at.as_ms().max(0) / DAY_MS
@@ -76,9 +77,11 @@ async fn make(
         return Ok(());
     }
     let (from, to) = (day * DAY_MS, (day + 1) * DAY_MS);
+    // The parent too: a statement that waits for the default partition alone has been told already which partitions there
+    // are, and would look for what is moved where it is no longer.
     client
         .batch_execute(&format!(
-            "LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE;
+            "LOCK TABLE ONLY {table}, {table}_default IN ACCESS EXCLUSIVE MODE;
              CREATE TABLE {name} (LIKE {table} INCLUDING ALL);
              WITH moved AS (
                  DELETE FROM {table}_default WHERE {column} >= {from} AND {column} < {to} RETURNING *
@@ -97,25 +100,30 @@ async fn drop_day(client: &ClientWrapper, day: i64, before: Timestamp) -> Result
     // Nobody changes what is looked at; the parents are locked at the end only, and for a moment.
     client
         .batch_execute(&format!(
-            "LOCK TABLE jobs_d{day}, ends_d{day} IN SHARE MODE;
+            "LOCK TABLE jobs_d{day}, events_d{day} IN SHARE MODE;
+             CREATE TEMP TABLE old_jobs ON COMMIT DROP AS
+                 SELECT e.tenant, e.id, e.state FROM events_d{day} e
+                 WHERE e.state IN (3, 5, 6, 7, 8) AND e.at < {before}
+                   AND NOT EXISTS (SELECT FROM events_d{day} n
+                                   WHERE n.tenant = e.tenant AND n.id = e.id AND n.seq = e.seq + 1);
              CREATE TEMP TABLE kept_jobs ON COMMIT DROP AS
-                 SELECT j.* FROM jobs_d{day} j LEFT JOIN ends_d{day} e USING (tenant, run_at, id)
-                 WHERE e.id IS NULL OR e.finished_at >= {before};
-             CREATE TEMP TABLE kept_ends ON COMMIT DROP AS
-                 SELECT * FROM ends_d{day} WHERE finished_at >= {before};
+                 SELECT j.* FROM jobs_d{day} j
+                 WHERE NOT EXISTS (SELECT FROM old_jobs o WHERE o.tenant = j.tenant AND o.id = j.id);
+             CREATE TEMP TABLE kept_events ON COMMIT DROP AS
+                 SELECT e.* FROM events_d{day} e JOIN kept_jobs k ON k.tenant = e.tenant AND k.id = e.id;
              INSERT INTO tallies (tenant, state, delta)
-                 SELECT tenant, state, -count(*) FROM ends_d{day} WHERE finished_at < {before} GROUP BY tenant, state"
+                 SELECT tenant, state, -count(*) FROM old_jobs WHERE state <> 8 GROUP BY tenant, state"
         ))
         .await?;
-    let count = format!("SELECT count(*) FROM ends_d{day} WHERE finished_at < {before}");
-    let dropped: i64 = client.query_one(&count, &[]).await?.try_get(0)?;
+    let count = "SELECT count(*) FROM old_jobs WHERE state <> 8";
+    let dropped: i64 = client.query_one(count, &[]).await?.try_get(0)?;
     client
         .batch_execute(&format!(
             "ALTER TABLE jobs DETACH PARTITION jobs_d{day};
-             ALTER TABLE ends DETACH PARTITION ends_d{day};
+             ALTER TABLE events DETACH PARTITION events_d{day};
              INSERT INTO jobs SELECT * FROM kept_jobs;
-             INSERT INTO ends SELECT * FROM kept_ends;
-             DROP TABLE jobs_d{day}, ends_d{day}, ledger_d{day}"
+             INSERT INTO events SELECT * FROM kept_events;
+             DROP TABLE jobs_d{day}, events_d{day}, ledger_d{day}"
         ))
         .await?;
     Ok(u64::try_from(dropped).unwrap_or(0))
@@ -133,6 +141,8 @@ impl PostgresStore {
 
 impl Database {
     pub(crate) async fn drop_history_now(&self, now: Timestamp, before: Timestamp) -> Result<u64, Trouble> {
+        // A node may still go by what it has last seen of a job; its number must not be free again so soon.
+        let before = before.min(now.plus_ms(-HISTORY_MS_MIN));
         let client = self.connections.get(Lane::Scheduler).await?;
         let keys = client.prepare_cached(sql::DROP_KEYS).await?;
         while client.execute(&keys, &[&now.as_ms(), &DROP_COUNT]).await? > 0 {}
@@ -148,19 +158,23 @@ impl Database {
         loop {
             let transaction = self.connections.begin(Lane::Scheduler).await?;
             let outcome = drop_rows(transaction.client()?, before).await;
-            let count = transaction.end(outcome).await?;
-            if count == 0 {
+            let (count, is_last) = transaction.end(outcome).await?;
+            dropped += count;
+            if is_last {
                 return Ok(dropped);
             }
-            dropped += count;
         }
     }
 }
 
-/// Takes out what no dropped day takes along.
-async fn drop_rows(client: &ClientWrapper, before: Timestamp) -> Result<u64, Trouble> {
+/// Takes out what no dropped day takes along; says how many jobs went, and whether there are no more.
+async fn drop_rows(client: &ClientWrapper, before: Timestamp) -> Result<(u64, bool), Trouble> {
     client.batch_execute(SETTINGS).await?;
     client.execute(sql::DROP_LEDGER, &[&before.as_ms()]).await?;
-    let row = client.query_one(sql::DROP_ENDS, &[&before.as_ms(), &DROP_COUNT]).await?;
-    Ok(u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0))
+    let row = client.query_one(sql::DROP_OLD, &[&before.as_ms(), &DROP_COUNT]).await?;
+    let is_last = row.try_get::<_, i64>(1)? == 0;
+    if is_last {
+        client.execute(sql::DROP_EARLY_ENDS, &[&before.as_ms()]).await?;
+    }
+    Ok((u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0), is_last))
 }

@@ -16,8 +16,10 @@ use tidewheel_store::{
 };
 
 use crate::connections::{Connections, Lane};
+use crate::desk::Found;
 use crate::fault::Trouble;
 use crate::load::{find_jobs, find_keys, shard_column};
+use crate::recall::Recall;
 use crate::record::rule::Rules;
 use crate::record::{self, Unreadable};
 use crate::sql;
@@ -39,6 +41,8 @@ pub(crate) struct Database {
     pub(crate) connections: Arc<Connections>,
     pub(crate) rules: Rules,
     pub(crate) shards: u16,
+    /// Jobs as they were last seen.
+    pub(crate) recall: Arc<Recall>,
     /// Whether the audit trail has what became of every job.
     pub(crate) audit_changes: bool,
     /// The schema the tables stand in.
@@ -83,8 +87,11 @@ impl Database {
     async fn get_now(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Trouble> {
         let client = self.connections.get(Lane::Caller).await?;
         let keys: Vec<_> = ids.into_iter().map(|id| (tenant.clone(), id)).collect();
-        let found = find_jobs(&client, self.shards, &keys).await?;
-        Ok(found.into_iter().map(|stored| stored.map(|stored| Arc::unwrap_or_clone(stored.job))).collect())
+        let job = |found| match found {
+            Some(Found::Stored(stored)) => Some(Arc::unwrap_or_clone(stored.job)),
+            Some(Found::Removed(_)) | None => None,
+        };
+        Ok(find_jobs(&client, &keys).await?.into_iter().map(job).collect())
     }
 
     async fn find_key_now(

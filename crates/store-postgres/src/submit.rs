@@ -13,7 +13,7 @@ use crate::apply::{READS_COUNT_MAX, ROUNDS_COUNT_MAX, crowded};
 use crate::connections::Lane;
 use crate::desk::{Desk, JobKey, Named, StoredKey};
 use crate::fault::Trouble;
-use crate::load::{Guess, load_guessed, load_keys, load_missing};
+use crate::load::{load_jobs, load_keys, load_missing};
 use crate::store::Database;
 
 /// Submissions that may wait; more wait at the door.
@@ -94,10 +94,13 @@ async fn next_group(receiver: &Mutex<mpsc::Receiver<Queued>>) -> Option<Vec<Queu
 
 impl Database {
     async fn submit_group(&self, group: &[Submitting]) -> Result<Vec<Vec<Submitted>>, Error> {
-        for _ in 0..ROUNDS_COUNT_MAX {
+        for round in 0..ROUNDS_COUNT_MAX {
             let transaction = self.connections.begin(Lane::Caller).await?;
-            let outcome = self.submit_in(transaction.client()?, group).await;
-            match transaction.end(outcome).await {
+            let mut desk = Desk::of_round(round);
+            let outcome = self.submit_in(transaction.client()?, &mut desk, round, group).await;
+            let ended = transaction.end(outcome).await;
+            self.note(&desk, newest(group), ended.is_ok());
+            match ended {
                 Ok(answers) => return Ok(answers),
                 Err(Trouble::Failed(error)) => return Err(error),
                 Err(Trouble::Raced) => {}
@@ -109,34 +112,40 @@ impl Database {
     async fn submit_in(
         &self,
         client: &ClientWrapper,
+        desk: &mut Desk,
+        round: usize,
         group: &[Submitting],
     ) -> Result<Vec<Vec<Submitted>>, Trouble> {
-        let mut desk = Desk::default();
-        let mut known = Vec::new();
+        let mut known = BTreeSet::new();
         let mut keys = BTreeSet::new();
         for Submission { job, key, fresh } in group.iter().flat_map(|submitting| &submitting.jobs) {
-            if *fresh {
+            // Nobody else has a fresh id; but if the batch failed for whatever reason, that is looked at, too.
+            if *fresh && round == 0 {
                 desk.add_job((job.tenant.clone(), job.id), None);
             } else {
-                known.push(((job.tenant.clone(), job.id), Guess::Unknown));
+                known.insert((job.tenant.clone(), job.id));
             }
             keys.extend(key.as_ref().map(|claim| (job.tenant.clone(), Arc::clone(&claim.key))));
         }
-        load_guessed(client, self.shards, &mut desk, &known).await?;
-        load_keys(client, &mut desk, keys).await?;
+        load_jobs(client, desk, known).await?;
+        load_keys(client, desk, keys).await?;
         for _ in 0..READS_COUNT_MAX {
             desk.begin();
-            let answers: Vec<_> = group.iter().map(|submitting| take_all_in(&mut desk, submitting)).collect();
+            let answers: Vec<_> = group.iter().map(|submitting| take_all_in(desk, submitting)).collect();
             if desk.missing.is_empty() {
                 let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-                let now = group.iter().map(|submitting| submitting.now).max().unwrap_or_default();
-                self.write(client, now, &desk).await?;
+                self.write(client, newest(group), desk).await?;
                 return Ok(answers);
             }
-            load_missing(client, self.shards, &self.rules, &mut desk).await?;
+            load_missing(client, &self.rules, desk).await?;
         }
         Err(crowded().into())
     }
+}
+
+/// The latest of the clocks of a group.
+fn newest(group: &[Submitting]) -> Timestamp {
+    group.iter().map(|submitting| submitting.now).max().unwrap_or_default()
 }
 
 /// How to take a submission back.

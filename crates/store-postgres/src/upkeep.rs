@@ -1,34 +1,46 @@
-//! What a store does by itself: folds counts, links the audit trail, makes partitions, and tries a database that is in trouble.
+//! What a store does by itself: moves marks up, links the audit trail, makes partitions, and tries a database that is in trouble.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use deadpool_postgres::ClientWrapper;
 use tidewheel_core::time::Timestamp;
 use tokio::time::MissedTickBehavior;
 
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
-use crate::{audit, partitions, sql};
+use crate::recall::Recall;
+use crate::settle::{Settling, settle};
+use crate::{audit, partitions};
 
-/// How often tallies are folded.
-const FOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often marks are moved up.
+const SETTLE_EVERY: Duration = Duration::from_secs(5);
+/// Another node need not do it if one did so long ago.
+const SETTLE_PAUSE_MS: i64 = 4_000;
+/// How often jobs that were not seen again are forgotten.
+const AGE_EVERY: Duration = Duration::from_secs(60);
 /// How often partitions are made ahead.
 const PARTITIONS_EVERY: Duration = Duration::from_secs(3_600);
 /// How often changes of jobs are linked into the audit trail.
 const LINK_EVERY: Duration = Duration::from_secs(1);
 /// How often a database in trouble is tried.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-/// Held by whoever folds.
-const FOLD_LOCK: i64 = 0x7469_6465_666f_6c64;
 
 /// Runs until the store is closed.
-pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> tokio::task::JoinHandle<()> {
+pub(crate) fn spawn(
+    connections: &Arc<Connections>,
+    recall: &Arc<Recall>,
+    shards: u16,
+    makes_partitions: bool,
+) -> tokio::task::JoinHandle<()> {
     let weak = Arc::downgrade(connections);
+    let recall = Arc::clone(recall);
     tokio::spawn(async move {
-        let mut fold = tokio::time::interval(FOLD_EVERY);
-        fold.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        fold.tick().await;
+        let mut settles = tokio::time::interval(SETTLE_EVERY);
+        settles.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        settles.tick().await;
+        let settling = Settling { shards, pause_ms: SETTLE_PAUSE_MS, until: None };
+        let mut ages = tokio::time::interval(AGE_EVERY);
+        ages.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
         partitions.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = tokio::time::interval(LINK_EVERY);
@@ -40,9 +52,10 @@ pub(crate) fn spawn(connections: &Arc<Connections>, makes_partitions: bool) -> t
                         tracing::debug!(?trouble, "changes of jobs could not be linked into the audit trail");
                     }
                 }
-                _ = fold.tick() => {
-                    if let Err(trouble) = connections.bounded_upkeep(fold_tallies(&connections)).await {
-                        tracing::debug!(?trouble, "counts could not be folded");
+                _ = ages.tick() => recall.age(),
+                _ = settles.tick() => {
+                    if let Err(trouble) = connections.bounded_upkeep(settle(&connections, settling)).await {
+                        tracing::debug!(?trouble, "marks could not be moved up");
                     }
                 }
                 _ = partitions.tick(), if makes_partitions => {
@@ -83,19 +96,4 @@ async fn make_partitions(connections: &Connections) -> Result<(), Trouble> {
     let row = client.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", &[]).await?;
     drop(client);
     partitions::make_ahead(connections, Timestamp::from_ms(row.try_get(0)?)).await
-}
-
-async fn fold_tallies(connections: &Connections) -> Result<(), Trouble> {
-    let transaction = connections.begin(Lane::Scheduler).await?;
-    let outcome = fold_in(transaction.client()?).await;
-    transaction.end(outcome).await
-}
-
-async fn fold_in(client: &ClientWrapper) -> Result<(), Trouble> {
-    let row = client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
-    if row.try_get(0)? {
-        let statement = client.prepare_cached(sql::FOLD_TALLIES).await?;
-        client.execute(&statement, &[]).await?;
-    }
-    Ok(())
 }

@@ -91,7 +91,7 @@ async fn days_are_made_and_dropped_and_nothing_is_lost() {
     let done = finish(&store, noon, &done).await;
     let far = order(&store, noon, &far, Command::Cancel).await;
     let cancelled = order(&store, noon, &cancelled, Command::Cancel).await;
-    assert_eq!(count(&options, "ends_d18000").await, 2);
+    assert_eq!(count(&options, "events_d18000").await, 3, "claimed, succeeded; cancelled");
     let next_day = START.plus_ms(DAY_MS + HOUR_MS);
     let late = finish(&store, next_day, &late).await;
 
@@ -116,11 +116,11 @@ async fn days_are_made_and_dropped_and_nothing_is_lost() {
     store.close().await.unwrap();
 }
 
-/// Whether somebody waits for a lock in this schema.
-async fn somebody_waits(client: &tokio_postgres::Client, schema: &str) -> bool {
+/// How many wait for a lock in this schema.
+async fn waiting(client: &tokio_postgres::Client, schema: &str) -> i64 {
     let sql = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
                JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT l.granted AND n.nspname = $1";
-    client.query_one(sql, &[&schema]).await.unwrap().get::<_, i64>(0) > 0
+    client.query_one(sql, &[&schema]).await.unwrap().get(0)
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_submission_that_meets_a_day_being_made_finds_its_place() {
         let (store, early) = (Arc::clone(&store), early.clone());
         async move { submit(&store, &[early]).await }
     });
-    while !somebody_waits(&looker, schema).await {
+    while waiting(&looker, schema).await == 0 {
         assert!(!submission.is_finished(), "it did not have to wait");
         tokio::task::yield_now().await;
     }
@@ -155,5 +155,42 @@ async fn a_submission_that_meets_a_day_being_made_finds_its_place() {
     submission.await.unwrap();
     assert_eq!(count(&options, "jobs_d18000").await, 1);
     assert_eq!(store.get(&early.tenant, vec![early.id]).await.unwrap(), [Some(early)]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_is_found_while_it_is_moved_into_its_day() {
+    let options = database::fresh();
+    let store = Arc::new(PostgresStore::open(options.clone()).await.unwrap());
+    let early = job(&Tenant::default(), START.plus_ms(HOUR_MS), 1);
+    submit(&store, std::slice::from_ref(&early)).await;
+    let (mut reader, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let (looker, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = &options.schema;
+    // Holds the maker up when it is about to move the job.
+    let reading = reader.transaction().await.unwrap();
+    reading.batch_execute(&format!("SELECT FROM {schema}.jobs_default")).await.unwrap();
+    let making = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.make_partitions(START).await }
+    });
+    while waiting(&looker, schema).await == 0 {
+        assert!(!making.is_finished(), "it did not have to wait");
+        tokio::task::yield_now().await;
+    }
+    let found = tokio::spawn({
+        let (store, early) = (Arc::clone(&store), early.clone());
+        async move { store.get(&early.tenant, vec![early.id]).await }
+    });
+    while waiting(&looker, schema).await == 1 {
+        assert!(!found.is_finished(), "it did not have to wait");
+        tokio::task::yield_now().await;
+    }
+    reading.commit().await.unwrap();
+    making.await.unwrap().unwrap();
+    assert_eq!(found.await.unwrap().unwrap(), [Some(early)]);
+    assert_eq!(count(&options, "jobs_d18000").await, 1);
     store.close().await.unwrap();
 }

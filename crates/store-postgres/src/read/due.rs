@@ -1,5 +1,5 @@
-//! What waits: buckets, tenants, jobs. Jobs nothing has happened to yet and those that wait again stand in two tables,
-//! each in the order of its key, and are merged here.
+//! What waits: buckets, tenants, jobs. Jobs nothing has happened to yet are found by the agenda, those that wait at a time
+//! of their own in a table of theirs; both come in the order of their keys, and are merged here.
 
 use std::sync::Arc;
 
@@ -10,8 +10,10 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Due, DuePage, TenantDue};
+use tokio_postgres::Row;
 
 use crate::connections::Lane;
+use crate::desk::{JobMark, StoredJob};
 use crate::fault::Trouble;
 use crate::load::{bucket_column, changed_job, fresh_job, shard_column};
 use crate::record::Unreadable;
@@ -47,6 +49,12 @@ fn first_later(at: Timestamp) -> Uid {
     if at < Timestamp::from_ms(0) { Uid([0; 16]) } else { Uid(last.saturating_add(1).to_be_bytes()) }
 }
 
+/// The first id of a bucket; of one that no id reaches, one beyond them all.
+pub(crate) fn first_of(bucket: Bucket) -> Uid {
+    let id = JobId::new(bucket.start(), 0);
+    if id.run_at() == bucket.start() { id.into() } else { Uid([u8::MAX; 16]) }
+}
+
 impl Database {
     pub(crate) async fn next_bucket_now(
         &self,
@@ -70,12 +78,12 @@ impl Database {
         count_max: usize,
     ) -> Result<Vec<TenantDue>, Trouble> {
         let client = self.connections.get(Lane::Scheduler).await?;
-        let waiting = client.prepare_cached(sql::WAITING_TENANTS).await?;
+        let fresh = client.prepare_cached(sql::FRESH_TENANTS).await?;
         let timers = client.prepare_cached(sql::TIMER_TENANTS).await?;
         let (shard, bucket, count) = (shard_column(shard), bucket_column(bucket), limit(count_max));
         let after = after.map_or("", Tenant::as_str);
         let mut tenants = Vec::new();
-        for row in client.query(&waiting, &[&shard, &bucket, &after, &count]).await? {
+        for row in client.query(&fresh, &[&shard, &bucket, &after, &count]).await? {
             tenants.push((row.try_get::<_, String>(0)?, row.try_get::<_, Uid>(1)?.job().run_at()));
         }
         for row in client.query(&timers, &[&shard, &bucket, &after, &count]).await? {
@@ -96,22 +104,24 @@ impl Database {
         let client = self.connections.get(Lane::Scheduler).await?;
         // Sent one behind the other, without waiting for answers in between.
         let (mut jobs, timers, next_at) =
-            tokio::try_join!(read_waiting(&client, due), read_timers(&client, due), next_at(&client, due))?;
+            tokio::try_join!(read_fresh(&client, due), read_timers(&client, due), next_at(&client, due))?;
         // One that was moved between the two reads is where the later one saw it.
-        jobs.retain(|job| timers.iter().all(|timer| timer.id != job.id));
+        jobs.retain(|fresh| timers.iter().all(|timer| timer.job.id != fresh.job.id));
         jobs.extend(timers);
-        jobs.sort_by_key(|job| job.position());
+        jobs.sort_by_key(|stored| stored.job.position());
         let mut page = DuePage::default();
-        let mut bytes = 0;
-        for job in jobs {
+        let (mut seen, mut bytes) = (Vec::new(), 0);
+        for StoredJob { job, mark } in jobs {
             bytes += job.size_bytes();
             let full = page.jobs.len() >= due.count_max || bytes > due.bytes_max;
             if let Some(last) = page.jobs.last().filter(|_| full) {
                 page.resume = Some(Arc::as_ref(last).position());
                 break;
             }
-            page.jobs.push(Arc::new(job));
+            page.jobs.push(Arc::clone(&job));
+            seen.push(StoredJob { job, mark });
         }
+        self.recall.note_read(seen.into_iter());
         if page.resume.is_none() {
             page.next_at = next_at;
         }
@@ -122,7 +132,7 @@ impl Database {
         let client = self.connections.get(Lane::Scheduler).await?;
         let statement = client.prepare_cached(sql::ALL_RUNNING).await?;
         let rows = client.query(&statement, &[]).await?;
-        let job = |row: &tokio_postgres::Row| {
+        let job = |row: &Row| {
             let tenant = Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a tenant"))?;
             changed_job(&tenant, row.try_get::<_, Uid>("id")?.job(), row)
         };
@@ -131,19 +141,25 @@ impl Database {
 }
 
 /// One more than the page has room for, to know whether it goes on.
-async fn read_waiting(client: &ClientWrapper, due: &Due) -> Result<Vec<Job>, Trouble> {
-    let statement = client.prepare_cached(sql::DUE_WAITING).await?;
+async fn read_fresh(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>, Trouble> {
+    let statement = client.prepare_cached(sql::DUE_FRESH).await?;
     let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
     let from = due.after.map_or(Uid([0; 16]), first_after);
-    let (to, count) = (first_later(due.until), limit(due.count_max.saturating_add(1)));
+    let to = first_later(due.until).min(first_of(due.bucket.next()));
+    let count = limit(due.count_max.saturating_add(1));
     let tenant = due.tenant.as_str();
     let rows = client
         .query(&statement, &[&shard, &bucket, &tenant, &from, &to, &count, &limit(due.bytes_max)])
         .await?;
-    rows.iter().map(|row| fresh_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)).collect()
+    let mark = JobMark { seq: 0, body_seq: None, shard };
+    let stored = |row: &Row| {
+        let job = fresh_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)?;
+        Ok(StoredJob { job: Arc::new(job), mark })
+    };
+    rows.iter().map(stored).collect()
 }
 
-async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<Job>, Trouble> {
+async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>, Trouble> {
     let statement = client.prepare_cached(sql::DUE_TIMERS).await?;
     let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
     let (at, id) = due.after.map_or((i64::MIN, Uid([0; 16])), |after| (after.at.as_ms(), after.id.into()));
@@ -152,7 +168,12 @@ async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<Job>, Trou
     let rows = client
         .query(&statement, &[&shard, &bucket, &tenant, &at, &id, &until, &count, &limit(due.bytes_max)])
         .await?;
-    rows.iter().map(|row| changed_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)).collect()
+    let stored = |row: &Row| {
+        let job = changed_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)?;
+        let mark = JobMark { seq: row.try_get("seq")?, body_seq: row.try_get("body_seq")?, shard };
+        Ok(StoredJob { job: Arc::new(job), mark })
+    };
+    rows.iter().map(stored).collect()
 }
 
 async fn next_at(client: &ClientWrapper, due: &Due) -> Result<Option<Timestamp>, Trouble> {

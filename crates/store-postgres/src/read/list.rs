@@ -6,16 +6,16 @@ use std::sync::Arc;
 use deadpool_postgres::ClientWrapper;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::State;
-use tidewheel_core::limits::{BUCKET_MS, LIST_SCAN_COUNT_MAX};
+use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::{Shard, SubShard};
 use tidewheel_store::{Counts, ListQuery, Page, PageCursor};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::connections::Lane;
+use crate::desk::{Found, StoredJob};
 use crate::fault::Trouble;
-use crate::load::{placed_job, shard_column};
+use crate::load::found_job;
 use crate::sql;
 use crate::store::Database;
 use crate::uid::Uid;
@@ -35,10 +35,12 @@ struct Stage {
 
 #[derive(Clone, Copy)]
 enum Rows {
-    /// All jobs, wherever they stand.
+    /// All jobs, however they stand.
     All,
-    /// Those that wait again, run, are dead, have ended.
-    Placed([bool; 4]),
+    /// Those that something has happened to.
+    Changed,
+    /// Those that wait at a time of their own, run, are dead.
+    Placed([bool; 3]),
 }
 
 /// What must be read for a query, one after the other.
@@ -50,10 +52,10 @@ fn stages(query: &ListQuery) -> Vec<Stage> {
     let end = filter.to.map_or(Uid([u8::MAX; 16]), |to| JobId::new(to, 0).into());
     let below = query.after.map_or(end, |PageCursor(id)| end.min(id.into()));
     if !wants(&[State::Scheduled]) {
-        let ended = [State::Succeeded, State::Cancelled, State::Skipped, State::Expired];
-        let retrying = wants(&[State::Retrying]);
-        let places = [retrying, wants(&[State::Running]), wants(&[State::Dead]), wants(&ended)];
-        return vec![Stage { rows: Rows::Placed(places), from, below }];
+        let places = [State::Retrying, State::Running, State::Dead].map(|state| wants(&[state]));
+        let ended = wants(&[State::Succeeded, State::Cancelled, State::Skipped, State::Expired]);
+        let rows = if ended { Rows::Changed } else { Rows::Placed(places) };
+        return vec![Stage { rows, from, below }];
     }
     let Some(by) = filter.due_by else { return vec![Stage { rows: Rows::All, from, below }] };
     // What stands at its first time is not due before it; of what was set for later, only some of those that wait again
@@ -61,7 +63,7 @@ fn stages(query: &ListQuery) -> Vec<Stage> {
     let later = by.plus_ms(1);
     let first = Uid::from(JobId::new(later, 0));
     vec![
-        Stage { rows: Rows::Placed([true, false, false, false]), from: from.max(later.as_ms()), below },
+        Stage { rows: Rows::Placed([true, false, false]), from: from.max(later.as_ms()), below },
         Stage { rows: Rows::All, from, below: below.min(first) },
     ]
 }
@@ -76,7 +78,7 @@ impl Database {
                 let wanted = (query.count_max - page.jobs.len()).saturating_add(1);
                 let left = LIST_SCAN_COUNT_MAX - page.looked + 1;
                 let count = wanted.clamp(ROWS_COUNT_MIN, ROWS_COUNT_MAX).min(left);
-                let rows = self.list_rows(&client, &query.tenant, stage, count).await?;
+                let rows = list_rows(&client, &query.tenant, stage, count).await?;
                 for row in &rows {
                     if page.jobs.len() >= query.count_max || page.looked >= LIST_SCAN_COUNT_MAX {
                         page.next = last;
@@ -85,8 +87,9 @@ impl Database {
                     let id = row.try_get::<_, Uid>("id")?.job();
                     (page.looked, last) = (page.looked + 1, Some(PageCursor(id)));
                     stage.below = id.into();
-                    let job = placed_job(&query.tenant, id, row)?.job;
-                    if query.filter.matches(&job) {
+                    if let Found::Stored(StoredJob { job, .. }) = found_job(&query.tenant, id, row)?
+                        && query.filter.matches(&job)
+                    {
                         page.jobs.push(Arc::unwrap_or_clone(job));
                     }
                 }
@@ -96,34 +99,6 @@ impl Database {
             }
         }
         Ok(page)
-    }
-
-    async fn list_rows(
-        &self,
-        client: &ClientWrapper,
-        tenant: &Tenant,
-        stage: Stage,
-        count: usize,
-    ) -> Result<Vec<Row>, Trouble> {
-        let Stage { rows, from, below } = stage;
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let (name, until) = (tenant.as_str(), below.job().run_at().as_ms());
-        match rows {
-            Rows::All => {
-                let statement = client.prepare_cached(sql::LIST_JOBS).await?;
-                let shard = |sub| shard_column(Shard::of_sub_shard(tenant, sub, self.shards));
-                let shards = SubShard::by_number().map(shard);
-                let values: [&(dyn ToSql + Sync); 7] =
-                    [&name, &until, &below, &from, &count, &shards.as_slice(), &BUCKET_MS];
-                Ok(client.query(&statement, &values).await?)
-            }
-            Rows::Placed([timers, running, dead, ends]) => {
-                let statement = client.prepare_cached(sql::LIST_PLACED).await?;
-                let values: [&(dyn ToSql + Sync); 9] =
-                    [&name, &until, &below, &from, &count, &timers, &running, &dead, &ends];
-                Ok(client.query(&statement, &values).await?)
-            }
-        }
     }
 
     pub(crate) async fn counts_now(&self, tenant: Option<&Tenant>) -> Result<Counts, Trouble> {
@@ -156,6 +131,28 @@ impl Database {
             tenants.into_iter().filter_map(|(name, counts)| Some((Tenant::new(&name).ok()?, counts)));
         Ok(Counts::busiest(tenants, count_max))
     }
+}
+
+async fn list_rows(
+    client: &ClientWrapper,
+    tenant: &Tenant,
+    stage: Stage,
+    count: usize,
+) -> Result<Vec<Row>, Trouble> {
+    let Stage { rows, from, below } = stage;
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let (name, until) = (tenant.as_str(), below.job().run_at().as_ms());
+    let mut values: Vec<&(dyn ToSql + Sync)> = vec![&name, &until, &below, &from, &count];
+    let sql = match &rows {
+        Rows::All => sql::LIST_JOBS,
+        Rows::Changed => sql::LIST_CHANGED,
+        Rows::Placed([timers, running, dead]) => {
+            values.extend([timers as &(dyn ToSql + Sync), running, dead]);
+            sql::LIST_PLACED
+        }
+    };
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.query(&statement, &values).await?)
 }
 
 /// Adds a row with a state and how many are in it.

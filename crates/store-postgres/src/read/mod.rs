@@ -1,5 +1,5 @@
 //! Reads that wait for nobody and change nothing.
 
-mod due;
+pub(crate) mod due;
 mod list;
 mod schedules;

@@ -1,0 +1,155 @@
+//! Moving the marks up that spare reads what is over: where the agenda of a tenant begins, which changes of counts are
+//! folded, from where on attempts under way are looked for.
+//!
+//! A mark may only pass what nobody can still be writing. So it is moved in two steps, without keeping anybody out.
+//! First it is said where it will be (`agenda.pending`, `marks.candidate`), and whoever writes from then on sees that: a
+//! job that comes in below has a timer of its own. Then those that are writing at that moment are noted, by the lock that
+//! all of them hold ([`WRITERS_LOCK`]); once they have ended, what they wrote is looked at, and the mark is moved. An old
+//! transaction of somebody else, with whatever it has done, holds nothing up.
+
+use deadpool_postgres::ClientWrapper;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::Status;
+use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
+use tidewheel_core::place::Bucket;
+use tidewheel_core::time::Timestamp;
+use tidewheel_store::Error;
+
+use crate::connections::{Connections, Lane, WRITERS_LOCK};
+use crate::fault::Trouble;
+use crate::load::bucket_column;
+use crate::record::status;
+use crate::sql;
+use crate::store::{PostgresStore, plain};
+use crate::uid::Uid;
+
+/// The agenda is gone through up to so long ago: a job that is submitted for now, and takes so long to be committed or
+/// comes from a clock that is so much behind, is late, which costs it a timer.
+const LATE_MS: i64 = 10 * SECOND_MS;
+
+/// Jobs that still wait so long after their bucket was over get timers, so many in a round.
+const STRAGGLER_MS: i64 = HOUR_MS;
+const STRAGGLERS_COUNT: i64 = 500;
+
+/// Statements may go through much when upkeep has not been done for long.
+const SETTINGS: &str = "SET LOCAL statement_timeout = '10min'";
+
+/// What is fixed, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settling {
+    pub(crate) shards: u16,
+    /// Another node need not do again what was done so long ago.
+    pub(crate) pause_ms: i64,
+    /// Up to when the agenda is gone through; by the database's clock if not given.
+    pub(crate) until: Option<Timestamp>,
+}
+
+struct Marks {
+    settled: i64,
+    candidate: Option<i64>,
+    attempts_from: i64,
+    waits: bool,
+    now: Timestamp,
+}
+
+/// One round: what was said becomes so, if nobody is left who may not have heard of it; and the next is said.
+pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Result<(), Trouble> {
+    let transaction = connections.begin(Lane::Scheduler).await?;
+    let outcome = round(transaction.client()?, settling).await;
+    if transaction.end(outcome).await? {
+        // Only what is committed is seen by those who are not noted here.
+        let transaction = connections.begin(Lane::Scheduler).await?;
+        let outcome = note_writers(transaction.client()?).await;
+        transaction.end(outcome).await?;
+    }
+    Ok(())
+}
+
+async fn note_writers(client: &ClientWrapper) -> Result<(), Trouble> {
+    let statement = client.prepare_cached(sql::NOTE_WRITERS).await?;
+    client.execute(&statement, &[&i64::from(WRITERS_LOCK.0), &i64::from(WRITERS_LOCK.1)]).await?;
+    Ok(())
+}
+
+/// Returns whether those who write are to be noted.
+async fn round(client: &ClientWrapper, settling: Settling) -> Result<bool, Trouble> {
+    client.batch_execute(SETTINGS).await?;
+    let Some(marks) = take_marks(client, settling.pause_ms).await? else { return Ok(false) };
+    let (mut settled, mut attempts_from) = (marks.settled, marks.attempts_from);
+    if let Some(candidate) = marks.candidate {
+        if !marks.waits {
+            return Ok(true);
+        }
+        let statement = client.prepare_cached(sql::WRITERS_LEFT).await?;
+        let lock = [i64::from(WRITERS_LOCK.0), i64::from(WRITERS_LOCK.1)];
+        if client.query_one(&statement, &[&lock[0], &lock[1]]).await?.try_get(0)? {
+            return Ok(false);
+        }
+        run(client, sql::FOLD_TALLIES, Some((settled, candidate))).await?;
+        run(client, sql::FORGET_ATTEMPTS, None).await?;
+        // Only what began before the last round: most attempts are over by then.
+        run(client, sql::NOTE_ATTEMPTS, Some((attempts_from, settled))).await?;
+        run(client, sql::CLOSE_AGENDA, None).await?;
+        run(client, sql::CONFIRM_AGENDA, None).await?;
+        (attempts_from, settled) = (settled, candidate);
+    }
+    let until = settling.until.unwrap_or_else(|| marks.now.plus_ms(-LATE_MS));
+    move_stragglers(client, settling.shards, until, marks.now).await?;
+    let statement = client.prepare_cached(sql::PROPOSE_AGENDA).await?;
+    let bucket = bucket_column(Bucket::of(until));
+    client
+        .execute(&statement, &[&i32::from(settling.shards), &bucket, &Uid::from(JobId::new(until, 0))])
+        .await?;
+    run(client, sql::SET_MARKS, Some((settled, attempts_from))).await?;
+    Ok(true)
+}
+
+async fn move_stragglers(
+    client: &ClientWrapper,
+    shards: u16,
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    let bucket = bucket_column(Bucket::of(until.plus_ms(-STRAGGLER_MS)));
+    // How a job stands that waits for its first time, which is the same for all: instants count from that.
+    let base = Timestamp::from_ms(0);
+    let standing = status::encode(&Status::scheduled(base), base);
+    let statement = client.prepare_cached(sql::MOVE_STRAGGLERS).await?;
+    client
+        .execute(&statement, &[&i32::from(shards), &bucket, &STRAGGLERS_COUNT, &now.as_ms(), &standing])
+        .await?;
+    Ok(())
+}
+
+async fn take_marks(client: &ClientWrapper, pause_ms: i64) -> Result<Option<Marks>, Trouble> {
+    let statement = client.prepare_cached(sql::TAKE_MARKS).await?;
+    let Some(row) = client.query_opt(&statement, &[&pause_ms]).await? else { return Ok(None) };
+    Ok(Some(Marks {
+        settled: row.try_get("settled")?,
+        candidate: row.try_get("candidate")?,
+        attempts_from: row.try_get("attempts_from")?,
+        waits: row.try_get("waits")?,
+        now: Timestamp::from_ms(row.try_get("now")?),
+    }))
+}
+
+async fn run(client: &ClientWrapper, sql: &str, range: Option<(i64, i64)>) -> Result<(), Trouble> {
+    let statement = client.prepare_cached(sql).await?;
+    match range {
+        Some((first, second)) => client.execute(&statement, &[&first, &second]).await?,
+        None => client.execute(&statement, &[]).await?,
+    };
+    Ok(())
+}
+
+impl PostgresStore {
+    /// Moves the marks up that spare reads what is over, going through what was due before `until`. Done by itself every
+    /// few seconds, for what was due some seconds ago.
+    ///
+    /// # Errors
+    /// When the database does not allow it now; reads then cost more, and find the same.
+    pub async fn settle(&self, until: Timestamp) -> Result<(), Error> {
+        let settling = Settling { shards: self.database.shards, pause_ms: 0, until: Some(until) };
+        settle(&self.database.connections, settling).await.map_err(plain)
+    }
+}
