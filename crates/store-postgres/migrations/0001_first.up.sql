@@ -91,12 +91,15 @@ CREATE TABLE timers (
     bucket      integer NOT NULL,
     due_at      bigint NOT NULL,
     run_at      bigint NOT NULL,
+    state       smallint NOT NULL CHECK (state IN (0, 2)),
     seq         integer NOT NULL CHECK (seq > 0),
     size        integer NOT NULL CHECK (size > 0),
     PRIMARY KEY (tenant, id),
     CHECK (bucket = greatest(due_at, 0) / 600000)
 );
 CREATE UNIQUE INDEX timers_due ON timers (shard, bucket, tenant, due_at, id);
+-- To list what is tried again without what only waits.
+CREATE INDEX timers_again ON timers (tenant, id) WHERE state = 2;
 
 -- Attempts that have been under way for more than a moment, or were when this was last gone through.
 CREATE TABLE attempts (

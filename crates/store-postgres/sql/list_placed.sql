@@ -1,5 +1,5 @@
 -- One tenant's jobs below an id, latest first, as they stand in small tables only: $6 timers, $7 attempts under way, $8
--- dead letters.
+-- dead letters, $9 timers of what is tried again.
 SELECT e.id, j.shard, COALESCE(b.kind, j.kind) AS kind, COALESCE(b.spec, j.spec) AS spec,
        COALESCE(b.payload, j.payload) AS payload, e.seq, e.state, e.body_seq, e.status
 FROM (SELECT tenant, run_at, id, seq FROM (
@@ -17,6 +17,10 @@ FROM (SELECT tenant, run_at, id, seq FROM (
            AND (SELECT n.seq FROM events n WHERE n.tenant = u.tenant AND n.id = u.id AND n.seq = u.seq + 1
                            AND n.run_at = u.run_at LIMIT 1) IS NULL
          ORDER BY u.id DESC LIMIT $5)
+        UNION ALL
+        (SELECT tenant, run_at, id, seq FROM timers
+         WHERE $9::boolean AND state = 2 AND tenant = $1 AND id < $3 AND run_at BETWEEN $4 AND $2
+         ORDER BY tenant DESC, id DESC LIMIT $5)
         UNION ALL
         (SELECT tenant, run_at, id, seq FROM dead_letters
          WHERE $8::boolean AND tenant = $1 AND id < $3 AND run_at BETWEEN $4 AND $2

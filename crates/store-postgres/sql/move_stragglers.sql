@@ -19,6 +19,6 @@ WITH late AS (
     SELECT tenant, run_at, id, 1, 0, 0, $4::bigint, $5::bytea, (SELECT nextval('numbers')) FROM late
     ON CONFLICT DO NOTHING RETURNING tenant, id
 )
-INSERT INTO timers (tenant, id, shard, bucket, due_at, run_at, seq, size)
-SELECT l.tenant, l.id, l.shard, l.bucket, l.run_at, l.run_at, 1, l.size
+INSERT INTO timers (tenant, id, shard, bucket, due_at, run_at, state, seq, size)
+SELECT l.tenant, l.id, l.shard, l.bucket, l.run_at, l.run_at, 0, 1, l.size
 FROM late l JOIN told t ON t.tenant = l.tenant AND t.id = l.id

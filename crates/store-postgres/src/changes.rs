@@ -59,6 +59,7 @@ table!(TimerRows {
     bucket: i32,
     due_at: i64,
     run_at: i64,
+    state: i16,
     seq: i32,
     size: i32,
 });
@@ -226,6 +227,7 @@ impl JobWrites {
                 self.timers.bucket.push(bucket_column(Bucket::of(job.status.due_at)));
                 self.timers.due_at.push(job.status.due_at.as_ms());
                 self.timers.run_at.push(run_at.as_ms());
+                self.timers.state.push(i16::from(job.status.state as u8));
                 self.timers.seq.push(mark.seq);
                 self.timers.size.push(i32::try_from(job.size_bytes()).unwrap_or(i32::MAX));
             }

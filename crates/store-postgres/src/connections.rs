@@ -25,8 +25,9 @@ pub(crate) enum Lane {
     Scheduler,
 }
 
-/// Held, together with others, by every transaction that may write.
-pub(crate) const WRITERS_LOCK: (i32, i32) = (0x7469_6465, 0x7772_6974);
+/// How a transaction begins: with a lock that all who may write to this schema hold together. Upkeep looks who does
+/// ([`crate::settle`]), and names it by the same number.
+const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(1953064037, hashtext(current_schema()))";
 
 pub(crate) struct Connections {
     callers: Pool,
@@ -35,8 +36,6 @@ pub(crate) struct Connections {
     pub(crate) hosts: Arc<Hosts>,
     scheduler_count: usize,
     call: Duration,
-    /// The statement a transaction begins with.
-    begin: String,
     is_closed: AtomicBool,
     /// Why it takes no writes.
     trouble: Mutex<Option<String>>,
@@ -113,10 +112,6 @@ impl Connections {
             scheduler_count: options.scheduler_connections,
             hosts,
             call: options.call,
-            begin: format!(
-                "BEGIN; SELECT pg_advisory_xact_lock_shared({}, {})",
-                WRITERS_LOCK.0, WRITERS_LOCK.1
-            ),
             is_closed: AtomicBool::new(false),
             trouble: Mutex::new(None),
             troubled: Notify::new(),
@@ -135,11 +130,11 @@ impl Connections {
         pool.get().await.map_err(pool_error)
     }
 
-    /// A transaction. It holds a lock that keeps nobody out: by it, upkeep knows who is writing.
+    /// A transaction.
     pub(crate) async fn begin(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
         let client = self.get(lane).await?;
         let transaction = Transaction { connections: self, client: Some(client) };
-        transaction.client()?.batch_execute(&self.begin).await.map_err(|error| store_error(&error))?;
+        transaction.client()?.batch_execute(BEGIN).await.map_err(|error| store_error(&error))?;
         Ok(transaction)
     }
 

@@ -4,7 +4,7 @@
 //! A mark may only pass what nobody can still be writing. So it is moved in two steps, without keeping anybody out.
 //! First it is said where it will be (`agenda.pending`, `marks.candidate`), and whoever writes from then on sees that: a
 //! job that comes in below has a timer of its own. Then those that are writing at that moment are noted, by the lock that
-//! all of them hold ([`WRITERS_LOCK`]); once they have ended, what they wrote is looked at, and the mark is moved. An old
+//! all of them hold; once they have ended, what they wrote is looked at, and the mark is moved. An old
 //! transaction of somebody else, with whatever it has done, holds nothing up.
 
 use deadpool_postgres::ClientWrapper;
@@ -15,7 +15,7 @@ use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Error;
 
-use crate::connections::{Connections, Lane, WRITERS_LOCK};
+use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
 use crate::load::bucket_column;
 use crate::record::status;
@@ -66,8 +66,12 @@ pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Res
 }
 
 async fn note_writers(client: &ClientWrapper) -> Result<(), Trouble> {
-    let statement = client.prepare_cached(sql::NOTE_WRITERS).await?;
-    client.execute(&statement, &[&i64::from(WRITERS_LOCK.0), &i64::from(WRITERS_LOCK.1)]).await?;
+    // Locked first: an update that had to wait for another node would go by those who wrote before it waited.
+    let row = client.query_opt("SELECT FROM marks WHERE writers IS NULL FOR UPDATE", &[]).await?;
+    if row.is_some() {
+        let statement = client.prepare_cached(sql::NOTE_WRITERS).await?;
+        client.execute(&statement, &[]).await?;
+    }
     Ok(())
 }
 
@@ -81,8 +85,7 @@ async fn round(client: &ClientWrapper, settling: Settling) -> Result<bool, Troub
             return Ok(true);
         }
         let statement = client.prepare_cached(sql::WRITERS_LEFT).await?;
-        let lock = [i64::from(WRITERS_LOCK.0), i64::from(WRITERS_LOCK.1)];
-        if client.query_one(&statement, &[&lock[0], &lock[1]]).await?.try_get(0)? {
+        if client.query_one(&statement, &[]).await?.try_get(0)? {
             return Ok(false);
         }
         run(client, sql::FOLD_TALLIES, Some((settled, candidate))).await?;

@@ -39,8 +39,8 @@ enum Rows {
     All,
     /// Those that something has happened to.
     Changed,
-    /// Those that wait at a time of their own, run, are dead.
-    Placed([bool; 3]),
+    /// Those that wait at a time of their own, run, are dead, are tried again.
+    Placed([bool; 4]),
 }
 
 /// What must be read for a query, one after the other.
@@ -52,9 +52,9 @@ fn stages(query: &ListQuery) -> Vec<Stage> {
     let end = filter.to.map_or(Uid([u8::MAX; 16]), |to| JobId::new(to, 0).into());
     let below = query.after.map_or(end, |PageCursor(id)| end.min(id.into()));
     if !wants(&[State::Scheduled]) {
-        let places = [State::Retrying, State::Running, State::Dead].map(|state| wants(&[state]));
+        let [running, dead, again] = [State::Running, State::Dead, State::Retrying].map(|state| wants(&[state]));
         let ended = wants(&[State::Succeeded, State::Cancelled, State::Skipped, State::Expired]);
-        let rows = if ended { Rows::Changed } else { Rows::Placed(places) };
+        let rows = if ended { Rows::Changed } else { Rows::Placed([false, running, dead, again]) };
         return vec![Stage { rows, from, below }];
     }
     let Some(by) = filter.due_by else { return vec![Stage { rows: Rows::All, from, below }] };
@@ -63,7 +63,7 @@ fn stages(query: &ListQuery) -> Vec<Stage> {
     let later = by.plus_ms(1);
     let first = Uid::from(JobId::new(later, 0));
     vec![
-        Stage { rows: Rows::Placed([true, false, false]), from: from.max(later.as_ms()), below },
+        Stage { rows: Rows::Placed([true, false, false, false]), from: from.max(later.as_ms()), below },
         Stage { rows: Rows::All, from, below: below.min(first) },
     ]
 }
@@ -146,8 +146,8 @@ async fn list_rows(
     let sql = match &rows {
         Rows::All => sql::LIST_JOBS,
         Rows::Changed => sql::LIST_CHANGED,
-        Rows::Placed([timers, running, dead]) => {
-            values.extend([timers as &(dyn ToSql + Sync), running, dead]);
+        Rows::Placed([timers, running, dead, again]) => {
+            values.extend([timers as &(dyn ToSql + Sync), running, dead, again]);
             sql::LIST_PLACED
         }
     };

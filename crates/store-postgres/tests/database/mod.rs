@@ -1,6 +1,7 @@
 //! A schema of its own for every test, in the database that `scripts/with-postgres` starts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tidewheel_store_postgres::Options;
 
@@ -21,7 +22,11 @@ pub(crate) fn fresh() -> Options {
         schema,
         shards: 8,
         caller_connections: 4,
-        scheduler_connections: 2,
+        scheduler_connections: 4,
+        // A test says nothing about speed.
+        connect: Duration::from_secs(60),
+        statement: Duration::from_secs(60),
+        call: Duration::from_secs(120),
         makes_partitions: false,
         ..Options::new(&url())
     }
