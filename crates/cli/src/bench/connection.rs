@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, bail, ensure};
+use tidewheel_core::names::Tenant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -15,11 +16,17 @@ const SHOWN_CHARS: usize = 400;
 
 /// A request, ready to be sent any number of times.
 pub(super) fn request(method: &str, path: &str, host: &str, body: &str) -> Vec<u8> {
+    rendered(&format!("{method} {path} HTTP/1.1\r\nhost: {host}"), body)
+}
+
+/// A POST for a tenant.
+pub(super) fn post_for(tenant: &Tenant, path: &str, host: &str, body: &str) -> Vec<u8> {
+    rendered(&format!("POST {path} HTTP/1.1\r\nhost: {host}\r\ntidewheel-tenant: {tenant}"), body)
+}
+
+fn rendered(head: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!(
-        "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
+    format!("{head}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
 /// A connection that is kept open.

@@ -9,7 +9,7 @@ use super::process;
 use super::stopwatch::Stopwatch;
 
 /// Which figure is told as a part of which other.
-const RATIOS: [(&str, &str); 8] = [
+const RATIOS: [(&str, &str); 14] = [
     ("submit.batch", "bare.ingest"),
     ("submit.single", "submit.single.no_sync"),
     ("drain.sink", "bare.drain"),
@@ -18,6 +18,12 @@ const RATIOS: [(&str, &str); 8] = [
     ("schedules.herd", "drain.sink"),
     ("workers.drain", "drain.sink"),
     ("workers.drain.two", "workers.drain"),
+    ("nodes.two.submit", "nodes.one.submit"),
+    ("nodes.two.drain", "nodes.one.drain"),
+    ("old_transaction.submit", "old_transaction.none.submit"),
+    ("old_transaction.drain", "old_transaction.none.drain"),
+    ("waiting.submit", "waiting.none.submit"),
+    ("waiting.drain", "waiting.none.drain"),
 ];
 
 /// One number.
@@ -80,7 +86,7 @@ impl Rate {
         Self { elapsed, ..self }
     }
 
-    fn per_second(self) -> f64 {
+    pub(super) fn per_second(self) -> f64 {
         number(self.jobs) / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 

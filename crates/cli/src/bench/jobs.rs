@@ -1,7 +1,7 @@
 //! The jobs of the benchmark: as the store takes them, and as JSON.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidewheel_core::job::{Destination, Job, Priority, Spec, Target};
 use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
@@ -15,12 +15,19 @@ use super::plan::{BATCH_CONNECTIONS, BATCH_COUNT};
 use super::progress::Progress;
 use super::stopwatch::wall_now;
 
-/// Bytes of every payload.
-pub(super) const PAYLOAD_BYTES: usize = 128;
+/// Bytes of every payload, unless others are asked for.
+pub(super) const PAYLOAD_BYTES_DEFAULT: usize = 128;
+/// More would be about something else than jobs.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+/// JSON around no data.
+const PAYLOAD_BYTES_MIN: usize = r#"{"data":""}"#.len();
+static PAYLOAD_BYTES: AtomicUsize = AtomicUsize::new(PAYLOAD_BYTES_DEFAULT);
 /// The type of every job.
 const KIND: &str = "bench";
-/// Nobody works on this queue.
+/// The queue of jobs that are drained.
 pub(super) const QUEUE: &str = "bench";
+/// Nobody works on this queue.
+const QUEUE_OF_LATER: &str = "bench-later";
 /// A target nobody connects to, for jobs that only wait or go to the sink.
 pub(super) const NOWHERE: &str = "http://127.0.0.1:9/bench";
 
@@ -38,14 +45,24 @@ const fn scatter(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A JSON payload of exactly [`PAYLOAD_BYTES`].
+/// Makes payloads of that size from now on.
+pub(super) fn set_payload_bytes(bytes: usize) {
+    PAYLOAD_BYTES.store(bytes.clamp(PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX), Ordering::Relaxed);
+}
+
+/// How large payloads are.
+pub(super) fn payload_bytes() -> usize {
+    PAYLOAD_BYTES.load(Ordering::Relaxed)
+}
+
+/// A JSON payload of exactly [`payload_bytes`].
 pub(super) fn payload() -> String {
-    const AROUND: usize = r#"{"data":""}"#.len();
-    let mut digits = String::with_capacity(PAYLOAD_BYTES);
-    while digits.len() < PAYLOAD_BYTES - AROUND {
+    let wanted = payload_bytes() - PAYLOAD_BYTES_MIN;
+    let mut digits = String::with_capacity(wanted);
+    while digits.len() < wanted {
         digits.push_str(&format!("{:016x}", next_number()));
     }
-    digits.truncate(PAYLOAD_BYTES - AROUND);
+    digits.truncate(wanted);
     format!(r#"{{"data":"{digits}"}}"#)
 }
 
@@ -62,6 +79,15 @@ pub(super) fn push(url: &str) -> Destination {
 
 /// A job for the store.
 pub(super) fn submission(destination: &Destination, run_at: Timestamp, now: Timestamp) -> Submission {
+    submission_of(&Tenant::default(), destination, run_at, now)
+}
+
+fn submission_of(
+    tenant: &Tenant,
+    destination: &Destination,
+    run_at: Timestamp,
+    now: Timestamp,
+) -> Submission {
     let spec = Spec {
         kind: KIND.into(),
         payload: payload().into_bytes().into(),
@@ -77,7 +103,7 @@ pub(super) fn submission(destination: &Destination, run_at: Timestamp, now: Time
         created_at: now,
     };
     Submission {
-        job: Job::new(Tenant::default(), spec, run_at, u128::from(next_number())),
+        job: Job::new(tenant.clone(), spec, run_at, u128::from(next_number())),
         key: None,
         fresh: true,
     }
@@ -88,20 +114,37 @@ pub(super) async fn preload(
     store: &Arc<dyn Store>,
     destination: &Destination,
     count: u64,
+    when: (Timestamp, i64),
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    preload_of(&[Tenant::default()], store, destination, count, when, progress).await
+}
+
+/// The same, shared out among tenants.
+pub(super) async fn preload_of(
+    tenants: &[Tenant],
+    store: &Arc<dyn Store>,
+    destination: &Destination,
+    count: u64,
     (from, spread_ms): (Timestamp, i64),
     progress: &Progress,
 ) -> anyhow::Result<()> {
     let mut under_way = JoinSet::new();
     let (mut sent, mut stored) = (0, 0);
+    let mut turns = tenants.iter().cycle();
+    let share = count.div_ceil(tenants.len().max(1) as u64).min(BATCH_COUNT as u64);
     while stored < count {
-        while sent < count && under_way.len() < BATCH_CONNECTIONS {
-            let size = (count - sent).min(BATCH_COUNT as u64);
+        while sent < count
+            && under_way.len() < BATCH_CONNECTIONS
+            && let Some(tenant) = turns.next()
+        {
+            let size = (count - sent).min(share);
             sent += size;
-            let (store, destination) = (Arc::clone(store), destination.clone());
+            let (store, destination, tenant) = (Arc::clone(store), destination.clone(), tenant.clone());
             under_way.spawn(async move {
                 let now = wall_now();
                 let jobs = (0..size)
-                    .map(|_| submission(&destination, instant_within(from, spread_ms), now))
+                    .map(|_| submission_of(&tenant, &destination, instant_within(from, spread_ms), now))
                     .collect();
                 store.submit(now, jobs, OnConflict::KeepOthers).await.map(|_| size)
             });
@@ -124,6 +167,21 @@ pub(super) fn on_queue() -> String {
     format!(r#""queue":"{QUEUE}""#)
 }
 
+/// The field of a job that nobody takes.
+pub(super) fn on_queue_of_later() -> String {
+    format!(r#""queue":"{QUEUE_OF_LATER}""#)
+}
+
+/// For workers.
+pub(super) fn queue() -> Destination {
+    Destination::Queue(QUEUE.into())
+}
+
+/// For nobody.
+pub(super) fn queue_of_later() -> Destination {
+    Destination::Queue(QUEUE_OF_LATER.into())
+}
+
 /// The field of a job that is pushed.
 pub(super) fn to_target(url: &str) -> String {
     format!(r#""target_url":"{url}""#)
@@ -143,7 +201,7 @@ mod tests {
     #[test]
     fn a_payload_is_json_of_the_promised_size() {
         let text = payload();
-        assert_eq!(text.len(), PAYLOAD_BYTES);
+        assert_eq!(text.len(), payload_bytes());
         assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
         assert_ne!(text, payload());
     }

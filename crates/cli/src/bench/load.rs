@@ -24,8 +24,17 @@ pub(super) struct Load {
 impl Load {
     /// Sends what `render` makes, and tells how many jobs were acknowledged how fast.
     pub(super) async fn send(self, subject: &Subject, render: impl Fn() -> Vec<u8>) -> anyhow::Result<Rate> {
+        self.send_to(&[subject], render).await
+    }
+
+    /// The same, the connections being spread over several servers.
+    pub(super) async fn send_to(
+        self,
+        subjects: &[&Subject],
+        render: impl Fn() -> Vec<u8>,
+    ) -> anyhow::Result<Rate> {
         let mut senders = Vec::with_capacity(self.connections);
-        for _ in 0..self.connections {
+        for subject in subjects.iter().cycle().take(self.connections) {
             let requests: Vec<Vec<u8>> = (0..self.requests).map(|_| render()).collect();
             senders.push((subject.connect().await?, requests));
         }

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `measure/` | what can be measured, one file each |
 //! | `plan` | how much of everything |
-//! | `subject` | the server under test |
+//! | `subject`, `database` | the server under test, the PostgreSQL it is on |
 //! | `load`, `connection`, `jobs` | the load generator |
 //! | `target`, `sink`, `worker_process` | where jobs go |
 //! | `figures`, `report`, `progress` | what came of it |
 //! | `process`, `scratch`, `stopwatch` | memory, disk, time |
 
 mod connection;
+mod database;
 mod figures;
 mod jobs;
 mod load;
@@ -27,31 +28,37 @@ mod target;
 mod worker_process;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::database::PostgresServer;
 use self::figures::Figure;
 use self::measure::Part;
-use self::plan::Plan;
+use self::plan::{Plan, Wanted};
 use self::progress::Progress;
 use self::scratch::Scratch;
 use self::subject::Remote;
 pub(crate) use self::worker_process::{BenchWorkerArgs, run as run_worker};
 use crate::args::Format;
+use crate::config::{secure, values};
 use crate::out::Out;
 
 const EXAMPLES: &str = "\
 Without --url it starts servers of its own in a scratch folder, and removes them at the end. With --url it measures
-what can be measured over HTTP alone, and leaves its jobs there: name only a server made for it.
+what can be measured over HTTP alone, and leaves its jobs there: name only a server made for it. With --store its servers
+are on databases that it makes in that PostgreSQL and drops at the end; the database of the URL is not touched.
 
 Examples:
   tidewheel bench --quick
   tidewheel bench --only sink target
   tidewheel bench --workers
   tidewheel bench --jobs 10000000 -o json
-  tidewheel bench --url http://127.0.0.1:7400 --seconds 30";
+  tidewheel bench --url http://127.0.0.1:7400 --seconds 30
+  tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --quick
+  tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --only old-transaction nodes";
 
 /// The flags of `bench`.
 #[derive(Debug, Args)]
@@ -66,6 +73,21 @@ pub(crate) struct BenchArgs {
     /// A minute instead of many: fewer jobs, shorter measurements
     #[arg(long)]
     quick: bool,
+    /// Due jobs of each drain [default: 1000000; 200000 with --store]
+    #[arg(long, value_name = "COUNT")]
+    drain: Option<u64>,
+    /// Bytes of every payload
+    #[arg(long, value_name = "BYTES", default_value_t = jobs::PAYLOAD_BYTES_DEFAULT)]
+    payload: usize,
+    /// Measure servers on this PostgreSQL: postgres://user:password@host:5432/name
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// A file that holds that URL
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    store_file: Option<PathBuf>,
+    /// With --store: how often what is compared is measured, one side after the other [default: 3]
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<usize>,
     /// Measure these alone; a ratio needs both its sides
     #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
     only: Vec<Part>,
@@ -84,6 +106,28 @@ struct Bench {
     progress: Progress,
     /// The server that was named, if one was.
     remote: Option<Remote>,
+    /// The database server that was named, if one was.
+    postgres: Option<Arc<PostgresServer>>,
+}
+
+impl BenchArgs {
+    /// The database server to use, from flags alone: a benchmark must only touch one that was named for it.
+    fn store(&self) -> anyhow::Result<Option<String>> {
+        // Checked here, not by the parser of flags: that one would repeat a password that is in it.
+        let (flag, url) = match (&self.store, &self.store_file) {
+            (None, None) => return Ok(None),
+            (Some(url), _) => ("--store".to_owned(), values::store(url)),
+            (None, Some(file)) => {
+                let url = secure::secret_in(file).and_then(|url| values::store(&url));
+                (format!("--store-file: {}", file.display()), url)
+            }
+        };
+        url.map(Some).map_err(|fault| anyhow!("{flag}: {fault}"))
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { waiting: self.jobs, seconds: self.seconds, drained: self.drain, rounds: self.rounds }
+    }
 }
 
 /// Measures the server at `url`, or servers of its own.
@@ -95,13 +139,34 @@ pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) ->
         Some(url) => Some(Remote::find(&url).await?),
         None => None,
     };
-    let only = if args.workers { vec![Part::Sink, Part::Workers] } else { args.only };
-    let parts = parts(&only, remote.as_ref())?;
+    let store = args.store()?;
+    ensure!(
+        remote.is_none() || store.is_none(),
+        "--url names a server, --store has one started: give one of them"
+    );
+    let on = match (&remote, &store) {
+        (Some(remote), _) => On::Http { here: remote.is_here() },
+        (None, Some(_)) => On::Postgres,
+        (None, None) => On::Embedded,
+    };
+    let plan = Plan::new(args.quick, args.wanted());
+    jobs::set_payload_bytes(args.payload);
+    let only = match (args.workers, on) {
+        (false, _) => args.only,
+        (true, On::Postgres) => vec![Part::Workers],
+        (true, On::Embedded | On::Http { .. }) => vec![Part::Sink, Part::Workers],
+    };
+    let parts = parts(&only, on)?;
+    let postgres = match store {
+        Some(url) => Some(find_postgres(&url).await?),
+        None => None,
+    };
     let bench = Bench {
-        plan: Plan::new(args.quick, args.jobs, args.seconds),
+        plan,
         scratch: Scratch::create(args.scratch.as_deref())?,
         progress: Progress::new(parts.len()),
         remote,
+        postgres,
     };
     let measured = tokio::select! {
         figures = measure(&bench, &parts) => figures,
@@ -109,25 +174,53 @@ pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) ->
         _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
     };
     bench.progress.clear();
-    drop(bench);
-    report::print(&measured?, format)
+    let Bench { postgres, .. } = bench;
+    if let Some(server) = &postgres
+        && let Err(fault) = server.clear().await
+    {
+        Out::new(Format::Table).note(&format!("{fault:#}"));
+    }
+    report::print(&measured?, postgres.as_ref().map(|server| server.about()), format)
+}
+
+/// What the measured servers are, or are on.
+#[derive(Debug, Clone, Copy)]
+enum On {
+    Embedded,
+    Postgres,
+    /// Named, and perhaps not on this machine.
+    Http {
+        here: bool,
+    },
+}
+
+async fn find_postgres(url: &str) -> anyhow::Result<Arc<PostgresServer>> {
+    let server = PostgresServer::find(url).await?;
+    if let Some(warning) = server.warning() {
+        Out::new(Format::Table).note(&format!("warning: {warning}"));
+    }
+    Ok(server)
 }
 
 /// What to measure: what was asked for, or all that can be.
-fn parts(only: &[Part], remote: Option<&Remote>) -> anyhow::Result<Vec<Part>> {
-    let out = Out::new(Format::Table);
+fn parts(only: &[Part], on: On) -> anyhow::Result<Vec<Part>> {
     let mut chosen = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
-        match remote {
-            Some(_) if !part.is_remote() && only.is_empty() => {}
-            Some(_) if !part.is_remote() => bail!("{} cannot be measured over HTTP alone", part.title()),
-            Some(remote) if part.needs_target() && !remote.is_here() => {
-                out.note(&format!(
+        let obstacle = match on {
+            On::Embedded => part.is_shared().then_some("needs a database: name one with --store"),
+            On::Postgres => (!part.is_on_postgres()).then_some("cannot be measured with --store"),
+            On::Http { .. } => (!part.is_remote()).then_some("cannot be measured over HTTP alone"),
+        };
+        match (obstacle, on) {
+            (Some(_), _) if only.is_empty() => {}
+            (Some(obstacle), _) => bail!("{} {obstacle}", part.title()),
+            (None, On::Http { here: false }) if part.needs_target() => {
+                Out::new(Format::Table).note(&format!(
                     "left out: {}; the server cannot reach a target on this machine",
                     part.title()
                 ));
             }
-            Some(_) | None => chosen.push(part),
+            (None, On::Embedded | On::Postgres | On::Http { .. }) => chosen.push(part),
         }
     }
     Ok(chosen)

@@ -42,6 +42,19 @@ pub(super) struct Plan {
     pub(super) lag_jobs: u64,
     /// The time they are spread over.
     pub(super) lag_spread_ms: i64,
+    /// Due jobs of one drain on PostgreSQL.
+    pub(super) postgres_jobs: u64,
+    /// How often what is compared there is measured, one side after the other.
+    pub(super) rounds: usize,
+}
+
+/// What was asked for by number.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wanted {
+    pub(super) waiting: Option<u64>,
+    pub(super) seconds: Option<u64>,
+    pub(super) drained: Option<u64>,
+    pub(super) rounds: Option<usize>,
 }
 
 impl Plan {
@@ -49,16 +62,19 @@ impl Plan {
     pub(super) const FULL_SECONDS: u64 = 10;
     const QUICK_WAITING: u64 = 100_000;
     const QUICK_SECONDS: u64 = 3;
+    const FULL_ROUNDS: usize = 3;
+    const QUICK_ROUNDS: usize = 1;
 
     /// The sizes for these flags; what was asked for by number stands above `quick`.
-    pub(super) fn new(quick: bool, waiting: Option<u64>, seconds: Option<u64>) -> Self {
+    pub(super) fn new(quick: bool, wanted: Wanted) -> Self {
         let pick = |full, short| if quick { short } else { full };
-        let seconds = seconds.unwrap_or(pick(Self::FULL_SECONDS, Self::QUICK_SECONDS));
+        let rounds = if quick { Self::QUICK_ROUNDS } else { Self::FULL_ROUNDS };
+        let seconds = wanted.seconds.unwrap_or(pick(Self::FULL_SECONDS, Self::QUICK_SECONDS));
         let scale = pick(1, QUICK_DIVISOR);
         Self {
             rate_time: Duration::from_secs(seconds.max(1)),
-            waiting: waiting.unwrap_or(pick(Self::FULL_WAITING, Self::QUICK_WAITING)),
-            sink_jobs: 1_000_000 / scale,
+            waiting: wanted.waiting.unwrap_or(pick(Self::FULL_WAITING, Self::QUICK_WAITING)),
+            sink_jobs: wanted.drained.unwrap_or(1_000_000 / scale).max(1),
             target_jobs: 100_000 / scale,
             herd_jobs: 50_000,
             herd_ahead_ms: if quick { 6_000 } else { 10_000 },
@@ -68,6 +84,8 @@ impl Plan {
             latency_jobs: 1_000 / scale,
             lag_jobs: if quick { 10_000 } else { 30_000 },
             lag_spread_ms: if quick { 10_000 } else { 30_000 },
+            postgres_jobs: wanted.drained.unwrap_or(200_000 / scale).max(1),
+            rounds: wanted.rounds.unwrap_or(rounds).max(1),
         }
     }
 }
@@ -78,9 +96,11 @@ mod tests {
 
     #[test]
     fn numbers_stand_above_quick() {
-        assert_eq!(Plan::new(true, None, None).waiting, Plan::QUICK_WAITING);
-        assert_eq!(Plan::new(true, Some(7), Some(2)).waiting, 7);
-        assert_eq!(Plan::new(true, Some(7), Some(2)).rate_time, Duration::from_secs(2));
-        assert_eq!(Plan::new(false, None, None).rate_time, Duration::from_secs(Plan::FULL_SECONDS));
+        let wanted = Wanted { waiting: Some(7), seconds: Some(2), drained: Some(9), rounds: Some(5) };
+        assert_eq!(Plan::new(true, Wanted::default()).waiting, Plan::QUICK_WAITING);
+        let plan = Plan::new(true, wanted);
+        assert_eq!((plan.waiting, plan.rate_time, plan.rounds), (7, Duration::from_secs(2), 5));
+        assert_eq!((plan.sink_jobs, plan.postgres_jobs), (9, 9));
+        assert_eq!(Plan::new(false, Wanted::default()).rate_time, Duration::from_secs(Plan::FULL_SECONDS));
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::database::shown as shown_url;
 use super::figures::Figure;
 use super::stopwatch::wall_now;
 use crate::args::Format;
@@ -22,37 +23,54 @@ struct Document<'a> {
     build: &'static str,
     cores: usize,
     date: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'a str>,
     figures: &'a [Figure],
 }
 
-/// Prints the figures.
-pub(super) fn print(figures: &[Figure], format: Format) -> anyhow::Result<()> {
+/// Prints the figures; `store` says what they were measured on, if that is not of our own.
+pub(super) fn print(figures: &[Figure], store: Option<&str>, format: Format) -> anyhow::Result<()> {
     let out = Out::new(format);
+    let document = document(figures, store);
     match format {
-        Format::Json => out.line(&serde_json::to_string_pretty(&document(figures))?)?,
+        Format::Json => out.line(&serde_json::to_string_pretty(&document)?)?,
         Format::Table => {
-            let document = document(figures);
             out.note(&format!(
                 "{}, version {} ({} build), {} cores, {}",
                 document.command, document.version, document.build, document.cores, document.date
             ));
+            if let Some(store) = document.store {
+                out.note(store);
+            }
             out.table(&COLUMNS, Rows { rows: figures.iter().map(row).collect(), titled: true })?;
         }
     }
     Ok(())
 }
 
-fn document(figures: &[Figure]) -> Document<'_> {
+fn document<'a>(figures: &'a [Figure], store: Option<&'a str>) -> Document<'a> {
     Document {
         command: std::iter::once("tidewheel".to_owned())
-            .chain(std::env::args().skip(1))
+            .chain(std::env::args().skip(1).map(|word| without_password(&word)))
             .collect::<Vec<_>>()
             .join(" "),
         version: env!("CARGO_PKG_VERSION"),
         build: if cfg!(debug_assertions) { "debug" } else { "release" },
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         date: wall_now().to_string(),
+        store,
         figures,
+    }
+}
+
+/// Reports are shown around.
+fn without_password(word: &str) -> String {
+    match word.find("postgres") {
+        Some(at) if word.contains("://") => {
+            let (flag, url) = word.split_at(at);
+            format!("{flag}{}", shown_url(url))
+        }
+        Some(_) | None => word.to_owned(),
     }
 }
 
@@ -94,6 +112,17 @@ fn grouped(digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reported_command_has_no_password() {
+        for (word, wanted) in [
+            ("postgres://u:secret@h/db", "postgres://u@h/db"),
+            ("--store=postgresql://u:secret@h/db", "--store=postgresql://u@h/db"),
+            ("--only", "--only"),
+        ] {
+            assert_eq!(without_password(word), wanted);
+        }
+    }
 
     #[test]
     fn numbers_show_what_they_mean_and_no_more() {

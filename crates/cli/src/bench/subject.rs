@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tidewheel_core::job::State;
+use tidewheel_core::names::Tenant;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::SystemClock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
@@ -17,7 +18,8 @@ use tidewheel_store::Store;
 use tidewheel_store_embedded::{EmbeddedStore, Options};
 
 use super::Bench;
-use super::connection::{Connection, request};
+use super::connection::{Connection, post_for, request};
+use super::database::Database;
 use super::plan::PATIENCE;
 use super::stopwatch::{Stopwatch, pause};
 use crate::config::AuditScope;
@@ -68,6 +70,8 @@ pub(super) struct Subject {
     address: SocketAddr,
     host: String,
     own: Option<Node>,
+    /// The database that was made for it, and goes with it.
+    database: Option<Database>,
 }
 
 /// Whether the server waits for the disk before it acknowledges.
@@ -81,7 +85,17 @@ impl Subject {
     /// The server that was named, or a new one of our own on the data in that folder.
     pub(super) async fn start(bench: &Bench, folder: &str, sync: Sync) -> anyhow::Result<Self> {
         if let Some(remote) = &bench.remote {
-            return Ok(Self { address: remote.address, host: remote.host.clone(), own: None });
+            return Ok(Self {
+                address: remote.address,
+                host: remote.host.clone(),
+                own: None,
+                database: None,
+            });
+        }
+        if let Some(server) = &bench.postgres {
+            let database = server.make(sync).await?;
+            let subject = Self::start_on(bench, &database, Config::default()).await?;
+            return Ok(Self { database: Some(database), ..subject });
         }
         Self::start_own(bench, folder, sync, Config::default()).await
     }
@@ -93,9 +107,24 @@ impl Subject {
         sync: Sync,
         engine: Config,
     ) -> anyhow::Result<Self> {
+        Self::start_node(bench, folder, None, sync, engine).await
+    }
+
+    /// A new server on a database, once it says it is ready.
+    pub(super) async fn start_on(bench: &Bench, database: &Database, engine: Config) -> anyhow::Result<Self> {
+        Self::start_node(bench, "node", Some(database.url().to_owned()), Sync::On, engine).await
+    }
+
+    async fn start_node(
+        bench: &Bench,
+        folder: &str,
+        store: Option<String>,
+        sync: Sync,
+        engine: Config,
+    ) -> anyhow::Result<Self> {
         let node = Node::start(NodeConfig {
             data: bench.scratch.folder(folder),
-            store: Vec::new(),
+            store: store.into_iter().collect(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             danger_no_sync: sync == Sync::Off,
             engine,
@@ -111,7 +140,7 @@ impl Subject {
         })
         .await?;
         let address = node.address();
-        let subject = Self { address, host: address.to_string(), own: Some(node) };
+        let subject = Self { address, host: address.to_string(), own: Some(node), database: None };
         subject.ready().await?;
         Ok(subject)
     }
@@ -147,6 +176,15 @@ impl Subject {
         request("POST", "/v1/jobs/batch", &self.host, body)
     }
 
+    /// The same for a tenant.
+    pub(super) fn submit_one_for(&self, tenant: &Tenant, body: &str) -> Vec<u8> {
+        post_for(tenant, "/v1/jobs", &self.host, body)
+    }
+
+    pub(super) fn submit_batch_for(&self, tenant: &Tenant, body: &str) -> Vec<u8> {
+        post_for(tenant, "/v1/jobs/batch", &self.host, body)
+    }
+
     /// A creation of many schedules, ready to be sent.
     pub(super) fn create_schedules(&self, body: &str) -> Vec<u8> {
         request("POST", "/v1/schedules/batch", &self.host, body)
@@ -161,6 +199,9 @@ impl Subject {
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         if let Some(node) = self.own {
             node.stop(DRAIN).await?;
+        }
+        if let Some(database) = self.database {
+            database.remove().await?;
         }
         Ok(())
     }

@@ -44,6 +44,9 @@ pub(crate) struct BenchWorkerArgs {
     task: Task,
     /// How many workers
     count: usize,
+    /// Work for every tenant
+    #[arg(long)]
+    all_tenants: bool,
 }
 
 /// Is such a worker, until stdin ends.
@@ -58,7 +61,8 @@ pub(crate) async fn run(args: BenchWorkerArgs, url: String) -> anyhow::Result<()
         {
             start(worker??, args.task, &mut workers, &mut stoppers).await?;
         }
-        connecting.spawn(Worker::connect(config(args.task, &url, number)));
+        let config = WorkerConfig { all_tenants: args.all_tenants, ..config(args.task, &url, number) };
+        connecting.spawn(Worker::connect(config));
     }
     while let Some(worker) = connecting.join_next().await {
         start(worker??, args.task, &mut workers, &mut stoppers).await?;
@@ -124,9 +128,19 @@ pub(super) struct WorkerProcess {
 impl WorkerProcess {
     /// Starts it, and waits until it is connected.
     pub(super) async fn start(task: &str, count: u64, url: &str) -> anyhow::Result<Self> {
+        Self::start_with(task, count, url, &[]).await
+    }
+
+    /// One worker for all tenants.
+    pub(super) async fn start_for_all(task: &str, url: &str) -> anyhow::Result<Self> {
+        Self::start_with(task, 1, url, &["--all-tenants"]).await
+    }
+
+    async fn start_with(task: &str, count: u64, url: &str, flags: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut child = Command::new(program)
             .args(["bench-worker", task, &count.to_string(), "--url", url])
+            .args(flags)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

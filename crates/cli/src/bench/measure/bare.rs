@@ -7,7 +7,7 @@ use tidewheel_store_embedded::bare;
 
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter};
-use crate::bench::jobs::PAYLOAD_BYTES;
+use crate::bench::jobs::payload_bytes;
 use crate::bench::plan::BATCH_COUNT;
 
 const FOLDER: &str = "bare";
@@ -22,12 +22,12 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         // As long as submissions are measured, and as many as the server drains: the engine slows down as it fills.
         progress.say("the bare engine, writing jobs");
         let meter = Meter::start()?;
-        let ingest = bare::ingest(&folder, (u64::MAX, time), BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let ingest = bare::ingest(&folder, (u64::MAX, time), BATCH_COUNT, payload_bytes(), SYNC)?;
         let ingest = meter.stop(ingest.jobs)?.taking(ingest.elapsed);
         progress.say("the bare engine, draining jobs");
-        bare::ingest(&drained, (count, Duration::MAX), BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        bare::ingest(&drained, (count, Duration::MAX), BATCH_COUNT, payload_bytes(), SYNC)?;
         let meter = Meter::start()?;
-        let drain = bare::drain(&drained, BATCH_COUNT, PAYLOAD_BYTES, SYNC)?;
+        let drain = bare::drain(&drained, BATCH_COUNT, payload_bytes(), SYNC)?;
         let drain = meter.stop(drain.jobs)?.taking(drain.elapsed);
         anyhow::Ok((ingest, drain))
     });

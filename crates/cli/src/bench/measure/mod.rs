@@ -6,6 +6,7 @@ mod drain_target;
 mod herd;
 mod lag;
 mod latency;
+mod postgres;
 mod schedules;
 mod submit_batch;
 mod submit_single;
@@ -42,13 +43,17 @@ pub(crate) enum Part {
     Schedules,
     /// Schedules that are all due at one instant.
     ScheduleHerd,
+    /// Two servers on one database against one, and jobs submitted to the one that does not have them.
+    Nodes,
+    /// Speed on a database where a transaction has been left open.
+    OldTransaction,
     /// Disk, memory, start-up and speed with many jobs waiting.
     Waiting,
 }
 
 impl Part {
     /// All, in the order they are run: memory is measured first, before the others have used any.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Waiting,
         Self::Schedules,
         Self::Bare,
@@ -61,11 +66,24 @@ impl Part {
         Self::Lag,
         Self::Herd,
         Self::ScheduleHerd,
+        Self::Nodes,
+        Self::OldTransaction,
     ];
 
     /// Whether it needs nothing but HTTP, so that any server can be measured.
     pub(super) const fn is_remote(self) -> bool {
         matches!(self, Self::Batch | Self::Single) || self.needs_target()
+    }
+
+    /// Whether it can be measured with PostgreSQL as the store.
+    pub(super) const fn is_on_postgres(self) -> bool {
+        matches!(self, Self::Batch | Self::Single | Self::Workers | Self::Latency | Self::Lag | Self::Waiting)
+            || self.is_shared()
+    }
+
+    /// Whether it is about a database that is shared with others.
+    pub(super) const fn is_shared(self) -> bool {
+        matches!(self, Self::Nodes | Self::OldTransaction)
     }
 
     /// Whether the server must reach a target on this machine.
@@ -87,6 +105,8 @@ impl Part {
             Self::Herd => "a herd at one instant",
             Self::Schedules => "many schedules",
             Self::ScheduleHerd => "a herd of schedules",
+            Self::Nodes => "two servers on one database",
+            Self::OldTransaction => "an old transaction",
             Self::Waiting => "many jobs waiting",
         }
     }
@@ -98,6 +118,7 @@ impl Part {
             Self::Batch => Box::pin(submit_batch::measure(bench)).await,
             Self::Single => Box::pin(submit_single::measure(bench)).await,
             Self::Sink => Box::pin(drain_sink::measure(bench)).await,
+            Self::Workers if bench.postgres.is_some() => Box::pin(postgres::workers(bench)).await,
             Self::Workers => Box::pin(workers::measure(bench)).await,
             Self::Target => Box::pin(drain_target::measure(bench)).await,
             Self::Latency => Box::pin(latency::measure(bench)).await,
@@ -105,6 +126,9 @@ impl Part {
             Self::Herd => Box::pin(herd::measure(bench)).await,
             Self::Schedules => Box::pin(schedules::many(bench)).await,
             Self::ScheduleHerd => Box::pin(schedules::herd(bench)).await,
+            Self::Nodes => Box::pin(postgres::nodes(bench)).await,
+            Self::OldTransaction => Box::pin(postgres::old_transaction(bench)).await,
+            Self::Waiting if bench.postgres.is_some() => Box::pin(postgres::waiting(bench)).await,
             Self::Waiting => Box::pin(waiting::measure(bench)).await,
         }
     }

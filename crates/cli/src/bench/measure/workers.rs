@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use tidewheel_core::job::Destination;
 use tidewheel_core::limits::WORKER_IDLE_HEARTBEAT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_server::engine::Config;
@@ -41,7 +40,7 @@ async fn drain(bench: &Bench, processes: usize) -> anyhow::Result<Rate> {
     let count = bench.plan.sink_jobs;
     let store = open_store(bench, FOLDER).await?;
     let due = (wall_now().plus_ms(-BACKLOG_MS), BACKLOG_MS);
-    jobs::preload(&store, &Destination::Queue(jobs::QUEUE.into()), count, due, &bench.progress).await?;
+    jobs::preload(&store, &jobs::queue(), count, due, &bench.progress).await?;
     store.close().await?;
     drop(store);
     let subject = Subject::start_own(bench, FOLDER, Sync::On, unpaced()).await?;
@@ -60,21 +59,12 @@ async fn drain(bench: &Bench, processes: usize) -> anyhow::Result<Rate> {
     Ok(rate)
 }
 
-async fn latency(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let subject = Subject::start_own(bench, LATENCY_FOLDER, Sync::On, Config::default()).await?;
+pub(super) async fn latency(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let subject = Subject::start(bench, LATENCY_FOLDER, Sync::On).await?;
     let mut worker = WorkerProcess::start("tell", 1, &subject.url()).await?;
     worker.go().await?;
-    let mut connection = subject.connect().await?;
     let request = subject.submit_one(&jobs::json(&jobs::on_queue(), None));
-    let mut spread = Spread::new()?;
-    for done in 0..bench.plan.latency_jobs {
-        bench.progress.count("submit to handler, idle", done, bench.plan.latency_jobs);
-        pause(GAP).await;
-        let sent_us = wall_us();
-        connection.must(&request).await?;
-        let started_us: i64 = worker.line().await?.parse().context("when a handler started")?;
-        spread.record(started_us - sent_us);
-    }
+    let spread = until_handled(bench, &subject, &request, &mut worker).await?;
     worker.stop().await?;
     subject.stop().await?;
     bench.scratch.clear(LATENCY_FOLDER);
@@ -84,6 +74,26 @@ async fn latency(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         Figure::new("workers.latency.p99", what("p99"), spread.quantile_ms(0.99), "ms"),
         Figure::new("workers.latency.max", what("max"), spread.max_ms(), "ms"),
     ])
+}
+
+/// From the sending of a request to the start of the handler, one job at a time.
+pub(super) async fn until_handled(
+    bench: &Bench,
+    subject: &Subject,
+    request: &[u8],
+    worker: &mut WorkerProcess,
+) -> anyhow::Result<Spread> {
+    let mut connection = subject.connect().await?;
+    let mut spread = Spread::new()?;
+    for done in 0..bench.plan.latency_jobs {
+        bench.progress.count("submit to handler, idle", done, bench.plan.latency_jobs);
+        pause(GAP).await;
+        let sent_us = wall_us();
+        connection.must(request).await?;
+        let started_us: i64 = worker.line().await?.parse().context("when a handler started")?;
+        spread.record(started_us - sent_us);
+    }
+    Ok(spread)
 }
 
 async fn idle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {

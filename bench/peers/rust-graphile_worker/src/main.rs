@@ -1,0 +1,227 @@
+//! graphile_worker under the load of `tidewheel bench --store`: jobs are added in batches, then drained by one worker with
+//! a handler that does nothing. Prints one line of JSON.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use graphile_worker::{
+    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerContextExt,
+    WorkerOptions, WorkerUtils,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio::task::JoinSet;
+
+const SCHEMA: &str = "graphile_worker";
+const USAGE: &str = "--url postgres://… [--jobs 200000] [--payload 200] [--batch 1000] [--submitters 4] [--concurrency 100] \
+     [--local-queue 1000] [--connections 20] [--completion-batch-ms NONE] [--patience 300]";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Nothing {
+    data: String,
+}
+
+#[derive(Debug, Clone)]
+struct Done(Arc<AtomicU64>);
+
+impl TaskHandler for Nothing {
+    const IDENTIFIER: &'static str = "nothing";
+
+    async fn run(self, context: WorkerContext) -> impl IntoTaskHandlerResult {
+        if let Some(done) = context.get_ext::<Done>() {
+            done.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok::<(), String>(())
+    }
+}
+
+struct Flags {
+    url: String,
+    jobs: u64,
+    payload: usize,
+    batch: u64,
+    submitters: usize,
+    concurrency: usize,
+    local_queue: usize,
+    connections: u32,
+    completion_batch: Option<Duration>,
+    patience: Duration,
+}
+
+impl Flags {
+    fn read() -> anyhow::Result<Self> {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let mut given = BTreeMap::new();
+        for pair in words.chunks(2) {
+            match pair {
+                [name, value] if name.starts_with("--") => given.insert(name.as_str(), value.as_str()),
+                _ => bail!("usage: {USAGE}"),
+            };
+        }
+        let mut number = |name: &str, usual: u64| match given.remove(name) {
+            Some(text) => text.parse().with_context(|| format!("{name} {text}")),
+            None => Ok(usual),
+        };
+        let flags = Self {
+            jobs: number("--jobs", 200_000)?,
+            payload: usize::try_from(number("--payload", 200)?)?,
+            batch: number("--batch", 1_000)?.max(1),
+            submitters: usize::try_from(number("--submitters", 4)?)?,
+            concurrency: usize::try_from(number("--concurrency", 100)?)?,
+            local_queue: usize::try_from(number("--local-queue", 1_000)?)?,
+            connections: u32::try_from(number("--connections", 20)?)?,
+            completion_batch: match number("--completion-batch-ms", u64::MAX)? {
+                u64::MAX => None,
+                ms => Some(Duration::from_millis(ms)),
+            },
+            patience: Duration::from_secs(number("--patience", 300)?),
+            url: given.remove("--url").context("--url is missing")?.to_owned(),
+        };
+        match given.keys().next() {
+            Some(unknown) => bail!("{unknown} is unknown; usage: {USAGE}"),
+            None => Ok(flags),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let flags = Flags::read()?;
+    let server = PgPoolOptions::new().max_connections(1).connect(&flags.url).await;
+    let server = server.context("connecting to PostgreSQL")?;
+    // A database of its own, gone at the end.
+    let name = format!("peer_rust_{}", std::process::id());
+    run(&server, format!("CREATE DATABASE {name}")).await?;
+    let measured = measure(&flags, &name).await;
+    run(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await?;
+    let (submitted, drained) = measured?;
+    let per_second = |took: Duration| flags.jobs as f64 / took.as_secs_f64();
+    let line = serde_json::json!({
+        "peer": "graphile_worker (Rust)",
+        "version": version(),
+        "submit_per_s": per_second(submitted).round(),
+        "drain_per_s": per_second(drained).round(),
+    });
+    println!("{line}");
+    Ok(())
+}
+
+async fn run(server: &PgPool, statement: String) -> anyhow::Result<()> {
+    sqlx::query(AssertSqlSafe(statement)).execute(server).await?;
+    Ok(())
+}
+
+async fn measure(flags: &Flags, database: &str) -> anyhow::Result<(Duration, Duration)> {
+    let options: PgConnectOptions = flags.url.parse()?;
+    let pool = PgPoolOptions::new().max_connections(flags.connections);
+    let pool = pool.connect_with(options.database(database)).await?;
+    let utils = WorkerUtils::new(pool.clone().into(), SCHEMA);
+    utils.migrate().await?;
+    let taken = (submit(flags, &utils).await?, drain(flags, &pool).await?);
+    pool.close().await;
+    Ok(taken)
+}
+
+/// Adds all jobs, due at once, in batches. They are made beforehand.
+async fn submit(flags: &Flags, utils: &WorkerUtils) -> anyhow::Result<Duration> {
+    let specs: Vec<RawJobSpec> = (0..flags.jobs).map(|number| spec(number, flags.payload)).collect();
+    let mut batches: Vec<Vec<RawJobSpec>> =
+        specs.chunks(usize::try_from(flags.batch)?).map(<[RawJobSpec]>::to_vec).collect();
+    let start = Instant::now();
+    let mut under_way = JoinSet::new();
+    loop {
+        while under_way.len() < flags.submitters
+            && let Some(batch) = batches.pop()
+        {
+            let utils = utils.clone();
+            under_way.spawn(async move { utils.add_raw_jobs(&batch).await.map(drop) });
+        }
+        match under_way.join_next().await {
+            Some(added) => added??,
+            None => break,
+        }
+        if start.elapsed() > flags.patience {
+            bail!("adding jobs took too long");
+        }
+    }
+    Ok(start.elapsed())
+}
+
+fn spec(number: u64, payload: usize) -> RawJobSpec {
+    RawJobSpec {
+        identifier: Nothing::IDENTIFIER.to_owned(),
+        payload: serde_json::json!({ "data": data(number, payload) }),
+        spec: JobSpec::default(),
+    }
+}
+
+/// Digits that do not compress, so many that the whole payload has the size.
+fn data(number: u64, payload: usize) -> String {
+    let wanted = payload.saturating_sub(r#"{"data":""}"#.len());
+    let mut text = String::with_capacity(wanted + 16);
+    let mut seed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    while text.len() < wanted {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        text.push_str(&format!("{seed:016x}"));
+    }
+    text.truncate(wanted);
+    text
+}
+
+/// How long one worker takes until no job is left in the table.
+async fn drain(flags: &Flags, pool: &PgPool) -> anyhow::Result<Duration> {
+    let done = Done(Arc::default());
+    let mut options = WorkerOptions::default()
+        .pg_pool(pool.clone())
+        .schema(SCHEMA)
+        .concurrency(flags.concurrency)
+        .poll_interval(Duration::from_millis(100))
+        .local_queue(LocalQueueConfig::default().with_size(flags.local_queue))
+        .listen_os_shutdown_signals(false)
+        .add_extension(done.clone())
+        .define_job::<Nothing>();
+    if let Some(delay) = flags.completion_batch {
+        options = options.complete_job_batch_delay(delay);
+    }
+    let worker = Arc::new(options.init().await?);
+    let start = Instant::now();
+    let working = tokio::spawn({
+        let worker = Arc::clone(&worker);
+        async move { worker.run().await }
+    });
+    loop {
+        // The table is only asked once the handlers have run: counting it costs the database.
+        if done.0.load(Ordering::Relaxed) >= flags.jobs && left(pool).await? == 0 {
+            break;
+        }
+        if working.is_finished() {
+            bail!("the worker ended early: {:?}", working.await?);
+        }
+        if start.elapsed() > flags.patience {
+            bail!("only {} jobs were done in time", done.0.load(Ordering::Relaxed));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let took = start.elapsed();
+    worker.request_shutdown();
+    tokio::time::timeout(Duration::from_secs(30), working).await.context("the worker does not end")???;
+    Ok(took)
+}
+
+async fn left(pool: &PgPool) -> anyhow::Result<i64> {
+    Ok(sqlx::query_scalar("SELECT count(*) FROM graphile_worker._private_jobs").fetch_one(pool).await?)
+}
+
+/// The version of the package, as it was resolved.
+fn version() -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let entry = lock.split("[[package]]").find(|entry| entry.contains("name = \"graphile_worker\"\n"));
+    let line = entry.and_then(|entry| entry.lines().find_map(|line| line.strip_prefix("version = ")));
+    line.unwrap_or("unknown").trim_matches('"')
+}

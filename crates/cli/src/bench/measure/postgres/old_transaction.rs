@@ -1,0 +1,46 @@
+//! A transaction that somebody left open: nothing it could see may be vacuumed, so whoever updates rows in place gets slower
+//! with every one. It is opened before the first round, which does not count, and is as old as the work since then.
+
+use super::rounds::{Names, Side, compare};
+use super::site::{Shape, Site};
+use crate::bench::Bench;
+use crate::bench::figures::{Figure, number};
+
+pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let plain = Site::make(bench, Shape::ALONE).await?;
+    let haunted = Site::make(bench, Shape::ALONE).await?;
+    // Over what was there before, as in a database that has been in use.
+    haunted.drain(bench).await?;
+    plain.drain(bench).await?;
+    let transaction = haunted.database.hold_transaction().await?;
+    let [none, held] = compare(bench, [Side::Kept(&plain), Side::Kept(&haunted)]).await?;
+    transaction.must_be_open().await?;
+    let none = none.figures(&Names {
+        submit: "old_transaction.none.submit",
+        drain: "old_transaction.none.drain",
+        about: "no other transaction".to_owned(),
+    });
+    let held = held.figures(&Names {
+        submit: "old_transaction.submit",
+        drain: "old_transaction.drain",
+        about: "an old transaction open".to_owned(),
+    });
+    let mut figures: Vec<Figure> = none.into_iter().chain(held).collect();
+    let (none, held) = (plain.dead_rows().await?.left, haunted.dead_rows().await?.left);
+    figures.push(Figure::new(
+        "old_transaction.none.dead",
+        "no other transaction: dead rows left",
+        number(none),
+        "rows",
+    ));
+    figures.push(Figure::new(
+        "old_transaction.dead",
+        "an old transaction open: dead rows left",
+        number(held),
+        "rows",
+    ));
+    drop(transaction);
+    plain.remove().await?;
+    haunted.remove().await?;
+    Ok(figures)
+}

@@ -1,0 +1,90 @@
+//! Two sides, measured in turn.
+
+use super::site::{Drain, Shape, Site};
+use crate::bench::Bench;
+use crate::bench::figures::{Figure, Rate};
+
+/// One side of a comparison.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'s> {
+    /// An empty database in every round.
+    Fresh(Shape),
+    /// The same in all rounds.
+    Kept(&'s Site),
+}
+
+/// What a side can do, at the median.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Speed {
+    pub(super) submit: Rate,
+    pub(super) drain: Drain,
+}
+
+/// The names of a side's figures, and what they are about.
+pub(super) struct Names {
+    pub(super) submit: &'static str,
+    pub(super) drain: &'static str,
+    pub(super) about: String,
+}
+
+impl Speed {
+    pub(super) fn figures(self, names: &Names) -> [Figure; 2] {
+        let what = |which: &str| format!("{}: {which}", names.about);
+        [
+            Figure::rate(names.submit, what("submit in batches"), self.submit),
+            Figure::rate(names.drain, what("drain to a worker process"), self.drain.rate),
+        ]
+    }
+}
+
+/// Submits to and drains both sides in turn. The first round counts for nothing: in it caches fill, and what is old gets old.
+pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Result<[Speed; 2]> {
+    let mut rounds = [Vec::new(), Vec::new()];
+    for round in 0..=bench.plan.rounds {
+        for (side, speeds) in sides.iter().zip(&mut rounds) {
+            let speed = match side {
+                Side::Kept(site) => speed(bench, site).await?,
+                Side::Fresh(shape) => {
+                    let site = Site::make(bench, *shape).await?;
+                    let speed = speed(bench, &site).await?;
+                    site.remove().await?;
+                    speed
+                }
+            };
+            if round > 0 {
+                speeds.push(speed);
+            }
+        }
+    }
+    let [one, other] = rounds;
+    Ok([middle(one)?, middle(other)?])
+}
+
+async fn speed(bench: &Bench, site: &Site) -> anyhow::Result<Speed> {
+    Ok(Speed { submit: site.submit(bench).await?, drain: site.drain(bench).await? })
+}
+
+fn middle(speeds: Vec<Speed>) -> anyhow::Result<Speed> {
+    let submit = median(speeds.iter().map(|speed| speed.submit).collect(), Rate::per_second)?;
+    let drain = median(speeds.iter().map(|speed| speed.drain).collect(), |drain| drain.rate.per_second())?;
+    Ok(Speed { submit, drain })
+}
+
+/// The one in the middle; of an even number, the lower.
+pub(super) fn median<T: Copy>(mut all: Vec<T>, size: impl Fn(T) -> f64) -> anyhow::Result<T> {
+    all.sort_by(|one, other| size(*one).total_cmp(&size(*other)));
+    let middle = all.len().saturating_sub(1) / 2;
+    all.get(middle).copied().ok_or_else(|| anyhow::anyhow!("nothing was measured"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0], |value| value).unwrap(), 2.0);
+        assert_eq!(median(vec![4.0, 1.0], |value| value).unwrap(), 1.0);
+        assert!(median(Vec::<f64>::new(), |value| value).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! Many jobs that wait for a later day: speed beside them, against an empty database, and what they take on disk.
+
+use super::rounds::{Names, Side, compare};
+use super::site::{Shape, Site};
+use crate::bench::Bench;
+use crate::bench::figures::{Figure, number};
+use crate::bench::jobs;
+use crate::bench::plan::AHEAD_MS;
+use crate::bench::stopwatch::wall_now;
+
+/// None is due before the benchmark is over.
+const LEAD_MS: i64 = 3 * 60 * 60 * 1_000;
+
+pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let count = bench.plan.waiting;
+    let full = Site::make(bench, Shape::ALONE).await?;
+    let when = (wall_now().plus_ms(LEAD_MS), AHEAD_MS);
+    full.store(bench, &jobs::queue_of_later(), 0, when).await?;
+    let empty_bytes = full.database.disk_bytes().await?;
+    full.store(bench, &jobs::queue_of_later(), count, when).await?;
+    let full_bytes = full.database.disk_bytes().await?;
+    bench.progress.say("writing out what waits");
+    full.database.settle().await;
+
+    let [none, beside] = compare(bench, [Side::Fresh(Shape::ALONE), Side::Kept(&full)]).await?;
+    full.remove().await?;
+    let none = none.figures(&Names {
+        submit: "waiting.none.submit",
+        drain: "waiting.none.drain",
+        about: "nothing waiting".to_owned(),
+    });
+    let beside = beside.figures(&Names {
+        submit: "waiting.submit",
+        drain: "waiting.drain",
+        about: format!("with {count} waiting"),
+    });
+    let bytes = number(full_bytes.saturating_sub(empty_bytes)) / number(count.max(1));
+    let disk = Figure::new("waiting.disk", format!("with {count} waiting: on disk"), bytes, "bytes/job");
+    Ok(none.into_iter().chain(beside).chain([disk]).collect())
+}

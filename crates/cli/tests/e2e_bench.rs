@@ -1,0 +1,95 @@
+//! `bench --store`, with so few jobs that its figures mean nothing: that everything is measured, and that nothing is left in
+//! the PostgreSQL it was given.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use harness::TIDEWHEEL;
+use harness::postgres::Postgres;
+use serde_json::Value;
+
+const TINY: [&str; 10] =
+    ["--quick", "--seconds", "1", "--drain", "500", "--rounds", "1", "--jobs", "1000", "--only"];
+
+fn bench(store: &str, flags: &[&str]) -> Output {
+    Command::new(TIDEWHEEL).args(["bench", "--store", store, "-o", "json"]).args(flags).output().unwrap()
+}
+
+fn figures(output: &Output) -> (Value, BTreeMap<String, Value>) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = document["figures"].as_array().unwrap().iter();
+    let named = figures.map(|figure| (figure["name"].as_str().unwrap().to_owned(), figure.clone())).collect();
+    (document, named)
+}
+
+fn databases(postgres: &Postgres) -> String {
+    postgres.ask("SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'tidewheel%'")
+}
+
+#[test]
+fn servers_on_postgres_are_measured_and_nothing_is_left_behind() {
+    let postgres = Postgres::start();
+    let url = postgres.url().replace("tidewheel@", "tidewheel:secret@");
+    let parts = ["batch", "workers", "nodes", "old-transaction", "waiting"];
+    let (document, named) = figures(&bench(&url, &[&TINY[..], &parts].concat()));
+    for name in [
+        "submit.batch",
+        "workers.drain",
+        "wal",
+        "workers.latency.p99",
+        "nodes.one.drain",
+        "nodes.latency.p99",
+        "nodes.latency.back.p99",
+        "waiting.disk",
+    ] {
+        assert!(named[name]["value"].as_f64().unwrap() > 0.0, "{name}: {document}");
+    }
+    for name in ["nodes.two", "old_transaction", "waiting"] {
+        for what in ["submit", "drain"] {
+            let ratio = &named[&format!("{name}.{what}")]["ratio"];
+            assert!(ratio.as_f64().unwrap() > 0.0, "{name}.{what}: {document}");
+        }
+    }
+    assert!(named["dead.left"]["value"].is_number() && named["dead.made"]["value"].is_number(), "{document}");
+    assert!(document["store"].as_str().unwrap().contains("synchronous_commit=on"), "{document}");
+    assert!(!document.to_string().contains("secret"), "{document}");
+    assert_eq!(databases(&postgres), "");
+    assert_eq!(postgres.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'tidewheel'"), "0");
+}
+
+#[test]
+fn what_cannot_be_measured_is_said_before_anything_is_done() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("postgres://u:secret@{free}/db");
+    for (flags, word) in [
+        (vec!["bench", "--store", &nobody], "cannot be reached"),
+        (vec!["bench", "--store", &nobody, "--only", "bare"], "cannot be measured with --store"),
+        (vec!["bench", "--store", &nobody, "--url", "http://127.0.0.1:9"], "give one of them"),
+        (vec!["bench", "--store", "mysql://h/db"], "PostgreSQL"),
+        (vec!["bench", "--only", "nodes"], "--store"),
+    ] {
+        let output = Command::new(TIDEWHEEL).args(&flags).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && said.contains(word) && !said.contains("secret"),
+            "{flags:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_does_not_wait_for_the_disk_is_told_of() {
+    let postgres = Postgres::start();
+    postgres.ask("ALTER ROLE tidewheel SET synchronous_commit = off");
+    let output = bench(&postgres.url(), &[&TINY[..], &["batch"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("synchronous_commit off"), "{said}");
+    figures(&output);
+    assert_eq!(databases(&postgres), "");
+}
