@@ -116,7 +116,9 @@ async function drain(pool) {
   return took;
 }
 
-const complain = (error) => console.error(error.message);
+// Connections that are still closing when the database is dropped complain of it.
+let isOver = false;
+const complain = (error) => isOver || console.error(error.message);
 
 // A database of its own in the server of the URL, gone at the end.
 async function withDatabase(work) {
@@ -131,6 +133,7 @@ async function withDatabase(work) {
     pool.on("error", complain);
     pool.on("connect", (client) => client.on("error", complain));
     const result = await work(pool);
+    isOver = true;
     await pool.end();
     return result;
   } finally {

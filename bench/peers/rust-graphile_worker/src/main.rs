@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use graphile_worker::{
-    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerContextExt,
-    WorkerOptions, WorkerUtils,
+    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerOptions,
+    WorkerUtils,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -119,7 +119,7 @@ async fn measure(flags: &Flags, database: &str) -> anyhow::Result<(Duration, Dur
     let options: PgConnectOptions = flags.url.parse()?;
     let pool = PgPoolOptions::new().max_connections(flags.connections);
     let pool = pool.connect_with(options.database(database)).await?;
-    let utils = WorkerUtils::new(pool.clone().into(), SCHEMA);
+    let utils = WorkerUtils::new(pool.clone(), SCHEMA);
     utils.migrate().await?;
     let taken = (submit(flags, &utils).await?, drain(flags, &pool).await?);
     pool.close().await;

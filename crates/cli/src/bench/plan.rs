@@ -81,7 +81,7 @@ impl Plan {
             schedules: 1_000_000 / scale,
             herd_schedules: 200_000 / scale,
             idle_workers: 10_000,
-            latency_jobs: 1_000 / scale,
+            latency_jobs: (1_000 / scale).min(wanted.drained.unwrap_or(u64::MAX)).max(1),
             lag_jobs: if quick { 10_000 } else { 30_000 },
             lag_spread_ms: if quick { 10_000 } else { 30_000 },
             postgres_jobs: wanted.drained.unwrap_or(200_000 / scale).max(1),
