@@ -109,9 +109,11 @@ impl Database {
             desk.begin();
             let answers: Vec<_> = orders
                 .iter()
-                .map(|order| {
-                    if fences.forbid(order) { Ok(Err(Refusal::Fenced)) } else { obey(desk, now, order) }
-                })
+                .map(
+                    |order| {
+                        if fences.forbid(order) { Ok(Err(Refusal::Fenced)) } else { obey(desk, now, order) }
+                    },
+                )
                 .collect();
             let doubtful = desk.doubtful();
             if !desk.missing.is_empty() {

@@ -64,9 +64,10 @@ pub(crate) async fn send(
         Some(batch) => Some((batch, client.prepare_cached(batch.sql).await?)),
         None => None,
     };
-    let sending = batches.iter().zip(&prepared).map(|(batch, statement)| async move {
-        client.execute(statement, &batch.parameters()).await
-    });
+    let sending = batches
+        .iter()
+        .zip(&prepared)
+        .map(|(batch, statement)| async move { client.execute(statement, &batch.parameters()).await });
     let asking = async {
         match &asked {
             Some((batch, statement)) => client.query(statement, &batch.parameters()).await,

@@ -13,9 +13,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{HeldKey, KeyUse};
 use tokio_postgres::Row;
 
-use crate::desk::{
-    Desk, Found, JobKey, JobMark, Named, ScheduleKey, StoredJob, StoredKey, StoredSchedule,
-};
+use crate::desk::{Desk, Found, JobKey, JobMark, Named, ScheduleKey, StoredJob, StoredKey, StoredSchedule};
 use crate::fault::Trouble;
 use crate::record::rule::{Rules, read_dates};
 use crate::record::spec::Body;
@@ -115,9 +113,8 @@ pub(crate) async fn find_jobs(
     let columns = JobKeys::new(keys);
     let (first, last) = columns.span();
     let statement = client.prepare_cached(sql::FIND_JOBS).await?;
-    let rows = client
-        .query(&statement, &[&columns.tenants, &columns.ids, &columns.run_ats, &first, &last])
-        .await?;
+    let rows =
+        client.query(&statement, &[&columns.tenants, &columns.ids, &columns.run_ats, &first, &last]).await?;
     for row in &rows {
         let number = ordinal(row)?;
         if let (Some(slot), Some((tenant, id))) = (found.get_mut(number), keys.get(number)) {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Error, Store};
 use tidewheel_store::conformance::Home;
+use tidewheel_store::{Error, Store};
 use tidewheel_store_postgres::{Options, PostgresStore};
 
 struct Schema(Options);

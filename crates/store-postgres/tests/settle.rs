@@ -119,7 +119,10 @@ async fn what_has_begun_is_passed_and_what_comes_in_below_is_found() {
     }
     settle(&store, START.plus_ms(10_000)).await;
     let from: i64 = client
-        .query_one("SELECT ('x' || left(replace(from_id::text, '-', ''), 12))::bit(48)::bigint FROM agenda", &[])
+        .query_one(
+            "SELECT ('x' || left(replace(from_id::text, '-', ''), 12))::bit(48)::bigint FROM agenda",
+            &[],
+        )
         .await
         .unwrap()
         .get(0);
@@ -222,7 +225,10 @@ async fn what_was_last_seen_is_not_believed_when_another_node_knows_better() {
     );
 
     let running = try_order(&other, claimed, claiming()).await.unwrap();
-    assert_eq!(try_order(&store, claimed, claiming()).await.unwrap_err(), Refusal::Rejected(Rejection::Running));
+    assert_eq!(
+        try_order(&store, claimed, claiming()).await.unwrap_err(),
+        Refusal::Rejected(Rejection::Running)
+    );
     let succeed = |job: &Job| Command::Succeed { token: job.status.token, finding: Finding::default() };
     try_order(&store, &running, succeed(&running)).await.unwrap();
 

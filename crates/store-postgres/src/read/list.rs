@@ -52,7 +52,8 @@ fn stages(query: &ListQuery) -> Vec<Stage> {
     let end = filter.to.map_or(Uid([u8::MAX; 16]), |to| JobId::new(to, 0).into());
     let below = query.after.map_or(end, |PageCursor(id)| end.min(id.into()));
     if !wants(&[State::Scheduled]) {
-        let [running, dead, again] = [State::Running, State::Dead, State::Retrying].map(|state| wants(&[state]));
+        let [running, dead, again] =
+            [State::Running, State::Dead, State::Retrying].map(|state| wants(&[state]));
         let ended = wants(&[State::Succeeded, State::Cancelled, State::Skipped, State::Expired]);
         let rows = if ended { Rows::Changed } else { Rows::Placed([false, running, dead, again]) };
         return vec![Stage { rows, from, below }];
