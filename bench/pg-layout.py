@@ -12,13 +12,14 @@ and with a transaction that was left open before they began and has written some
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 STORE = HERE.parent / "crates" / "store-postgres"
 URL = os.environ.get("TIDEWHEEL_TEST_POSTGRES") or sys.exit("run it with scripts/with-postgres")
-BATCHES, ROUNDS, SIZE = 10, 3, 1000
+BATCHES, ROUNDS, SIZE = 8, 8, 1000
 WAITING = 100_000
 BUCKET = 2_991_168
 BUCKET_MS = 600_000
@@ -196,14 +197,14 @@ def main():
     print("| | " + " | ".join(steps) + " |")
     print("|---" * (len(steps) + 1) + "|")
     for (name, held), costs in sorted(results.items(), key=lambda item: (item[0][1], item[0][0])):
-        # The first round warms up.
-        means = {step: sum(values[1:] or values) / len(values[1:] or values) for step, values in costs.items()}
+        # The first round warms up; of the others the median, since the machine may have other work.
+        means = {step: statistics.median(values[1:] or values) for step, values in costs.items()}
         label = name + (", an old transaction open" if held else "")
         print(f"| {label} | " + " | ".join(f"{means[step]:.1f}" if means[step] < 100 else f"{means[step]:,.0f}" for step in steps) + " |")
     for held in (False, True):
         ratios = []
         for step in STEPS:
-            narrow, appended = (sum(results[name, held][step][1:]) for name in ("narrow", "appended"))
+            narrow, appended = (statistics.median(results[name, held][step][1:]) for name in ("narrow", "appended"))
             ratios.append(f"{step} {narrow / appended:.2f}")
         print(f"\nnarrow to appended{', an old transaction open' if held else ''}: " + ", ".join(ratios))
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
+use futures_util::future::try_join3;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
@@ -102,10 +103,10 @@ impl Database {
 
     pub(crate) async fn due_now(&self, due: &Due) -> Result<DuePage, Trouble> {
         let client = self.connections.get(Lane::Scheduler).await?;
-        // Sent one behind the other, without waiting for answers in between.
+        // Sent one behind the other, without waiting for answers in between; and in this order: a job that nothing has
+        // happened to may get a timer meanwhile, but not the other way round.
         let (mut jobs, timers, next_at) =
-            tokio::try_join!(read_fresh(&client, due), read_timers(&client, due), next_at(&client, due))?;
-        // One that was moved between the two reads is where the later one saw it.
+            try_join3(read_fresh(&client, due), read_timers(&client, due), next_at(&client, due)).await?;
         jobs.retain(|fresh| timers.iter().all(|timer| timer.job.id != fresh.job.id));
         jobs.extend(timers);
         jobs.sort_by_key(|stored| stored.job.position());
