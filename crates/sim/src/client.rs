@@ -116,7 +116,7 @@ impl Request {
 
     /// The id of a job of a tenant that is spread over ever other shards, of which not everybody hears at once.
     fn id(&self, now: Timestamp, tail: u128) -> JobId {
-        let is_behind = tail >> TAIL_BITS & 1 == 0;
+        let is_behind = (tail >> TAIL_BITS) & 1 == 0;
         let turn = now.as_ms().unsigned_abs() / SPREAD_MS + u64::from(!is_behind);
         let count = usize::try_from(turn).ok().and_then(|turn| SPREADS.get(turn % SPREADS.len()));
         let number = usize::try_from(tail & 0xFF).unwrap_or(0) % count.copied().unwrap_or(1);
