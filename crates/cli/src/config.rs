@@ -210,7 +210,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 38] = [
+    const ALL: [Self; 41] = [
         Self::Data,
         Self::Store,
         Self::StoreFile,

@@ -160,7 +160,8 @@ fn what_may_be_secret_comes_from_files_of_its_own() {
     let secret = file("api-key=hush%20hush\nx-team=ops\n");
     let good = file(&format!("otlp_headers_file = \"{}\"\n", secret.path().display()));
     let config = load(&args(&format!("--config {}", good.path().display())), |_| None).unwrap();
-    assert_eq!((&config.otlp_headers["api-key"], &config.otlp_headers["x-team"]), (&"hush hush", &"ops"));
+    assert_eq!(config.otlp_headers["api-key"], "hush hush");
+    assert_eq!(config.otlp_headers["x-team"], "ops");
     for text in ["otlp_headers = \"api-key=hush\"\n", "store = \"postgres://u:hush@h/d\"\n"] {
         let bad = file(text);
         let fault = load(&args(&format!("--config {}", bad.path().display())), |_| None).unwrap_err();
