@@ -229,10 +229,10 @@ async fn a_limited_worker_reports_of_no_other_queue_over_grpc() {
     let free = key(&server, json!({"tenant": "acme", "role": "operator"})).await;
     let headers = [("content-type", "application/json"), ("authorization", &*format!("Bearer {free}"))];
     let job = json!({"type": "t", "queue": "other"}).to_string();
-    assert_eq!(server.api.call("POST", "/v1/jobs", &headers, job).await.status.as_u16(), 201);
+    let api = server.api.as_tenant("acme");
+    assert_eq!(api.call("POST", "/v1/jobs", &headers, job).await.status.as_u16(), 201);
     let take = json!({"worker": "w", "wait": "40s"}).to_string();
-    let taken =
-        server.api.call("POST", "/v1/queues/other/take", &headers, take).await.json()["jobs"][0].clone();
+    let taken = api.call("POST", "/v1/queues/other/take", &headers, take).await.json()["jobs"][0].clone();
     let (id, token) = (taken["id"].as_str().unwrap(), taken["token"].clone());
     let number = token.as_u64().or_else(|| token.as_str()?.parse().ok()).unwrap();
 

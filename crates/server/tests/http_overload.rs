@@ -115,10 +115,10 @@ async fn of_a_batch_that_is_answered_for_one_by_one_each_job_is_judged_by_its_ow
     for (place, code) in [(0, "overloaded"), (2, "invalid_duration"), (3, "overloaded")] {
         assert_eq!(answers[place]["error"]["code"], code, "{answers}");
     }
-    for place in [1, 4] {
-        let shown = api.as_tenant("few").get(&format!("/v1/jobs/{}", answers[place]["id"].as_str().unwrap()));
-        let wanted = if place == 1 { "critical" } else { "high" };
-        assert_eq!(shown.await.json()["priority"], wanted, "{answers}");
+    let few = api.as_tenant("few");
+    for (place, wanted) in [(1, "critical"), (4, "high")] {
+        let path = format!("/v1/jobs/{}", answers[place]["id"].as_str().unwrap());
+        assert_eq!(few.get(&path).await.json()["priority"], wanted, "{answers}");
     }
     assert_eq!((&mixed.json()["count"], &mixed.json()["refused"]), (&json!(2), &json!(3)));
     while let Some(status) = sent.join_next().await {

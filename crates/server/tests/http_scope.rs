@@ -118,6 +118,9 @@ async fn a_limited_key_acts_on_no_job_or_schedule_beyond_its_lists() {
     closed.call(&limited, "PUT", "/v1/types/report", &json!({})).await.problem(403, "forbidden");
     closed.call(&limited, "DELETE", "/v1/types/report", &Value::Null).await.problem(403, "forbidden");
     assert_eq!(closed.call(&limited, "PUT", "/v1/types/mail", &json!({})).await.status.as_u16(), 201);
+    let told = json!({"url": "https://example.com/ops"});
+    let path = "/v1/tenants/default/notifications";
+    closed.call(&limited, "PUT", path, &told).await.problem(403, "forbidden");
     // One that is not there is not there.
     let none = "/v1/jobs/job_00000000000000000000000000/cancel";
     closed.call(&limited, "POST", none, &Value::Null).await.problem(404, "job_not_found");

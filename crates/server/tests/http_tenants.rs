@@ -255,9 +255,11 @@ async fn what_a_tenant_keeps_no_longer_is_not_seen_and_cannot_be_run_again() {
 #[tokio::test]
 async fn triggers_and_backfills_count_as_submissions() {
     let api = Api::new().await;
-    let made = api.post("/v1/schedules", &json!({"type": "t", "every": "1h"})).await.json();
+    let made = api.post("/v1/schedules", &json!({"type": "t", "cron_expr": "0 * * * *"})).await.json();
     let path = format!("/v1/schedules/{}", made["id"].as_str().unwrap());
-    put(&api, "default", &json!({"limits": {"waiting": 3}})).await;
+    // Its next occurrence waits, too.
+    let before = api.get("/v1/jobs/count").await.json()["counts"]["scheduled"].as_u64().unwrap();
+    put(&api, "default", &json!({"limits": {"waiting": before + 3}})).await;
     let trigger = async || api.post(&format!("{path}/trigger"), &json!({})).await;
     assert_eq!(trigger().await.status.as_u16(), 201);
     let stretch = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"});

@@ -242,7 +242,8 @@ impl Account {
 
     /// A batch larger than the burst is taken when the burst is whole, and then paid off. The error is when to come back.
     fn check_rate(&mut self, rate: f64, burst: f64, count: f64, now_ms: i64) -> Result<(), u32> {
-        self.left = self.left_at(now_ms, rate).min(burst);
+        // A rate that was not there before begins with its whole burst.
+        self.left = if self.rate > 0.0 { self.left_at(now_ms, rate).min(burst) } else { burst };
         (self.at_ms, self.rate, self.burst) = (now_ms, rate, burst);
         let needed = count.min(burst);
         if self.left + ROUNDING >= needed {
@@ -396,6 +397,16 @@ mod tests {
         assert!(admission.take(&acme, &rated(1_000, 1_000), wanted(10), 0).is_ok());
         assert!(admission.take(&acme, &rated(1, 1), wanted(1), 0).is_ok());
         assert!(admission.take(&acme, &rated(1, 1), wanted(1), 0).is_err());
+    }
+
+    #[test]
+    fn a_rate_that_is_set_later_begins_with_its_burst() {
+        let (admission, acme) = (Admission::default(), tenant("acme"));
+        let capped = TenantSettings { waiting_count_max: Some(10), ..TenantSettings::default() };
+        let one = Wanted { waiting: Some((0, 10)), ..wanted(1) };
+        assert!(admission.take(&acme, &capped, one, 0).is_ok());
+        assert!(admission.take(&acme, &rated(1, 5), wanted(5), 0).is_ok());
+        assert!(admission.take(&acme, &rated(1, 5), wanted(1), 0).is_err());
     }
 
     #[test]

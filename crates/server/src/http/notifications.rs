@@ -12,6 +12,7 @@ use tidewheel_core::time::format_duration;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::tenants::TenantPath;
@@ -29,10 +30,14 @@ pub(super) async fn one(
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     TenantPath(tenant): TenantPath,
+    caller: Caller,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     let request = whole(|faults| NotificationRequest::read(&body.text, &app.targets, faults))?;
+    if request.url.is_some() {
+        caller.identity.check_push()?;
+    }
     let is_wanted = |event: &Event| request.events.contains(&event.as_str());
     let settings = request.url.as_ref().map(|url| NotificationSettings {
         url: url.clone(),
