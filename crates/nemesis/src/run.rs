@@ -29,7 +29,7 @@ use crate::workers::{self, Workshop};
 /// Tenants, so many that each node serves some.
 const TENANTS_COUNT: usize = 6;
 /// Time between two submissions.
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(150);
 /// How long a pause is in a long run: longer than a lease.
 const PAUSE: Duration = Duration::from_secs(20);
 /// How long load goes before anything is broken.
