@@ -248,6 +248,11 @@ impl Scan {
         self.tenants.retain(|tenant, _| wanted(tenant));
     }
 
+    /// Forgets a tenant, and that it is being read.
+    pub(super) fn forget(&mut self, tenant: &Tenant) {
+        self.tenants.remove(tenant);
+    }
+
     /// The wall clock was set back: whatever was put off until an instant is looked at again.
     pub(super) fn look_again(&mut self, now: Timestamp) {
         for (tenant, scan) in &mut self.tenants {
@@ -327,6 +332,18 @@ mod tests {
 
     fn tenant(name: &str) -> Tenant {
         Tenant::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_tenant_that_was_lost_while_it_was_read_is_read_when_it_is_back() {
+        let mut scan = Scan::new(1_000, at(0));
+        scan.announce(&tenant("a"), at(5_000));
+        assert!(scan.next_read(at(5_000), at(6_000), |_| true).is_some());
+        // The answer comes when others serve it.
+        scan.forget(&tenant("a"));
+        assert_eq!(scan.next_wake(), None);
+        scan.announce(&tenant("a"), at(5_000));
+        assert!(scan.next_read(at(5_000), at(6_000), |_| true).is_some());
     }
 
     #[test]

@@ -38,6 +38,11 @@ impl Scheduler {
     pub(super) fn read_back(&mut self, read: &Read, page: Result<DuePage, Error>, now: Timestamp) {
         self.reads = self.reads.saturating_sub(1);
         let stretch = &read.stretch;
+        if !self.shared.territory.holds(&stretch.tenant) {
+            // Others serve it now. Were a cursor left that is being read, it would be so for ever once it is served here again.
+            self.scan.forget(&stretch.tenant);
+            return;
+        }
         let page = match page {
             Ok(page) => page,
             Err(error) => {
@@ -48,10 +53,6 @@ impl Scheduler {
                 return;
             }
         };
-        if !self.shared.territory.holds(&stretch.tenant) {
-            // Others serve it now; its cursors are gone already.
-            return;
-        }
         self.scan.charge(&stretch.tenant, page.jobs.len());
         let horizon = self.horizon(now);
         let stopped = match stretch.part {

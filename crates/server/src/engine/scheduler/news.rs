@@ -44,7 +44,9 @@ impl Scheduler {
             }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
-                for (tenant, first_at) in tenants {
+                // A listing may have begun before its shard was lost.
+                let territory = &self.shared.territory;
+                for (tenant, first_at) in tenants.into_iter().filter(|(tenant, _)| territory.holds(tenant)) {
                     self.scan.open(&tenant, first_at);
                 }
             }
