@@ -152,7 +152,11 @@ fn a_failover_to_a_synchronous_standby_loses_nothing() {
     old.try_ask("SELECT pg_reload_conf()").unwrap();
     assert_eq!(old.try_ask("SELECT pg_is_in_recovery()").unwrap(), "f");
     // Neither a node that knows it nor one that starts now writes there, though it comes first in the URL.
-    pair.primary().try_ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidewheel'").unwrap();
+    pair.primary()
+        .try_ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidewheel'",
+        )
+        .unwrap();
     let late = start(&pair.url(), &data);
     until_flowing(&target, 30);
     let here = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidewheel'";
@@ -259,7 +263,8 @@ fn without_free_connections_calls_are_refused_and_due_jobs_start() {
         (Postgres::start(Setup::default()).unwrap(), TempDir::new().unwrap(), Target::ok());
     let server = start(&postgres.url(), &data);
     // Whoever asks for calendars waits, and holds a connection meanwhile.
-    let holder = postgres.hold("tidewheel", "BEGIN; LOCK TABLE tidewheel.calendars; SELECT pg_sleep(600)").unwrap();
+    let holder =
+        postgres.hold("tidewheel", "BEGIN; LOCK TABLE tidewheel.calendars; SELECT pg_sleep(600)").unwrap();
     until("the lock", || {
         let held = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'tidewheel.calendars'::regclass";
         (postgres.try_ask(held).unwrap() == "1").then_some(())

@@ -265,7 +265,8 @@ impl Cluster {
                 .filter_map(|node| node.get("shards")?.as_u64())
                 .collect();
             let total: u64 = serving.iter().sum();
-            let is_even = serving.iter().all(|shards| *shards > 0) && Some(total) == answer.get("shards")?.as_u64();
+            let is_even =
+                serving.iter().all(|shards| *shards > 0) && Some(total) == answer.get("shards")?.as_u64();
             (serving.len() == self.count() && is_even).then_some(())
         });
         let logs = || (0..self.count()).map(|node| tail(&self.log(node))).collect::<Vec<_>>().join("\n--\n");

@@ -64,7 +64,8 @@ impl Postgres {
         run(initdb.args(["-U", "tidewheel", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]))?;
         let rules = "host all all 10.0.0.0/8 trust\nhost replication all 10.0.0.0/8 trust\n";
         postgres.append("pg_hba.conf", rules)?;
-        postgres.append("postgresql.conf", "wal_retrieve_retry_interval = '500ms'\nmax_connections = 200\n")?;
+        postgres
+            .append("postgresql.conf", "wal_retrieve_retry_interval = '500ms'\nmax_connections = 200\n")?;
         postgres.begin()?;
         Ok(postgres)
     }
@@ -108,7 +109,14 @@ impl Postgres {
         let log = self.folder.path().join("server.log");
         let said = File::options().create(true).append(true).open(&log)?;
         let mut command = self.program("postgres");
-        command.arg("-D").arg(self.data()).args(["-h", &self.setup.host, "-p", &self.port.to_string(), "-k", ""]);
+        command.arg("-D").arg(self.data()).args([
+            "-h",
+            &self.setup.host,
+            "-p",
+            &self.port.to_string(),
+            "-k",
+            "",
+        ]);
         for setting in &self.setup.settings {
             command.args(["-c", setting]);
         }
@@ -315,7 +323,8 @@ fn programs() -> anyhow::Result<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<_> = versions.map(|entry| entry.path()).collect();
     folders.sort_by_key(|folder| folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
-    let found = folders.pop().map(|folder| folder.join("bin")).filter(|folder| folder.join("initdb").exists());
+    let found =
+        folders.pop().map(|folder| folder.join("bin")).filter(|folder| folder.join("initdb").exists());
     found.context("PostgreSQL is missing: `scripts/with-postgres true` installs it on Debian")
 }
 

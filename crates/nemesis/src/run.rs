@@ -15,8 +15,8 @@ use crate::checker::{Bounds, Violation, check};
 use crate::clock;
 use crate::cluster::{Cluster, Lines, Plan, faketime};
 use crate::dice::Dice;
-pub use crate::faults::{KINDS, Kind};
 use crate::faults::Nemesis;
+pub use crate::faults::{KINDS, Kind};
 use crate::forwarder::Forwarder;
 use crate::history::{Event, History, Phase};
 use crate::load::Load;
@@ -220,25 +220,28 @@ impl Stage<'_> {
         let healed_ms = entries.iter().rev().find(|entry| entry.event == healed).map_or(now_ms, |e| e.at_ms);
         let started: BTreeSet<&str> = entries
             .iter()
-            .filter_map(|entry| match &entry.event {
-                Event::Started { run_key, .. } => Some(run_key.as_str()),
-                _ => None,
+            .filter_map(|entry| {
+                if let Event::Started { run_key, .. } = &entry.event { Some(run_key.as_str()) } else { None }
             })
             .collect();
-        let asked = entries.iter().filter_map(|entry| match &entry.event {
-            Event::Submitting { key, run_at_ms, .. } => Some((key.as_str(), *run_at_ms)),
-            _ => None,
+        let asked = entries.iter().filter_map(|entry| {
+            if let Event::Submitting { key, run_at_ms, .. } = &entry.event {
+                Some((key.as_str(), *run_at_ms))
+            } else {
+                None
+            }
         });
-        let given_up: BTreeSet<&str> = entries
-            .iter()
-            .filter_map(|entry| match &entry.event {
-                Event::GivenUp { key, .. } => Some(key.as_str()),
-                _ => None,
-            })
-            .collect();
+        let given_up: BTreeSet<&str> =
+            entries
+                .iter()
+                .filter_map(|entry| {
+                    if let Event::GivenUp { key, .. } = &entry.event { Some(key.as_str()) } else { None }
+                })
+                .collect();
         let is_due = |run_at_ms: i64| run_at_ms < now_ms - lag_ms_max / 5;
-        let mut waiting = asked
-            .filter(|(key, run_at_ms)| is_due(*run_at_ms) && !started.contains(key) && !given_up.contains(key));
+        let mut waiting = asked.filter(|(key, run_at_ms)| {
+            is_due(*run_at_ms) && !started.contains(key) && !given_up.contains(key)
+        });
         now_ms - healed_ms > STEADY_MS && waiting.next().is_none()
     }
 
@@ -267,9 +270,8 @@ impl Stage<'_> {
 
     fn acknowledged(&self) -> BTreeSet<(String, String)> {
         let entries = self.history.entries();
-        let submitted = entries.into_iter().filter_map(|entry| match entry.event {
-            Event::Submitted { tenant, id, .. } => Some((tenant, id)),
-            _ => None,
+        let submitted = entries.into_iter().filter_map(|entry| {
+            if let Event::Submitted { tenant, id, .. } = entry.event { Some((tenant, id)) } else { None }
         });
         submitted.collect()
     }

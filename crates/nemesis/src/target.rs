@@ -22,7 +22,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn start(host: &str, history: &Arc<History>, is_gentle: &Arc<AtomicBool>) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        host: &str,
+        history: &Arc<History>,
+        is_gentle: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((host, 0))?;
         let port = listener.local_addr()?.port();
         let (history, is_gentle) = (Arc::clone(history), Arc::clone(is_gentle));
@@ -45,7 +49,8 @@ fn serve(stream: TcpStream, history: &History, is_gentle: &AtomicBool) -> Option
         let header = |name: &str| headers.get(name).cloned().unwrap_or_default();
         let attempt = header("tidewheel-attempt").parse().ok()?;
         let id = header("tidewheel-job-id");
-        let is_refused = attempt == 1 && !is_gentle.load(Ordering::SeqCst) && fate(&id) % 100 < REFUSED_PERCENT;
+        let is_refused =
+            attempt == 1 && !is_gentle.load(Ordering::SeqCst) && fate(&id) % 100 < REFUSED_PERCENT;
         history.note(Event::Started {
             tenant: String::new(),
             id,

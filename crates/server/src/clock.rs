@@ -89,7 +89,11 @@ const fn followed_offset_ms(followed_ms: i64, shown: Timestamp, asked_ms: i64, h
     // Milliseconds are cut off on both sides; one less is never ahead.
     let least_ms = shown.as_ms().saturating_sub(heard_ms).saturating_sub(1);
     let most_ms = shown.as_ms().saturating_sub(asked_ms);
-    if followed_ms != OWN && least_ms <= followed_ms && followed_ms <= most_ms { followed_ms } else { least_ms }
+    if followed_ms != OWN && least_ms <= followed_ms && followed_ms <= most_ms {
+        followed_ms
+    } else {
+        least_ms
+    }
 }
 
 #[cfg(test)]

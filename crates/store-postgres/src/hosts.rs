@@ -146,9 +146,9 @@ fn drive((client, connection): (Client, Connection<Socket, Stream>)) -> (Client,
 }
 
 fn timeline_of(messages: &[SimpleQueryMessage]) -> Option<i64> {
-    messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
-        _ => None,
+    messages.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        row.get(0)?.parse().ok()
     })
 }
 

@@ -171,11 +171,17 @@ impl Leases for PostgresStore {
     }
 
     async fn leave(&self, _: Timestamp, node: &str) -> Result<(), Error> {
-        self.database.connections.bounded_lease(async { self.database.leave_now(node).await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded_lease(async { self.database.leave_now(node).await.map_err(plain) })
+            .await
     }
 
     async fn nodes(&self, _: Timestamp) -> Result<Vec<Node>, Error> {
-        self.database.connections.bounded_lease(async { self.database.nodes_now().await.map_err(plain) }).await
+        self.database
+            .connections
+            .bounded_lease(async { self.database.nodes_now().await.map_err(plain) })
+            .await
     }
 
     async fn hold(

@@ -136,7 +136,8 @@ impl Seen {
         if keys.len() > 1 {
             faults.push((Promise::RunKeyStable, format!("its attempts have the keys {keys:?}")));
         }
-        let mut starts: Vec<(u32, u64)> = self.starts.iter().map(|start| (start.attempt, start.token)).collect();
+        let mut starts: Vec<(u32, u64)> =
+            self.starts.iter().map(|start| (start.attempt, start.token)).collect();
         starts.sort_unstable();
         for (before, after) in starts.iter().zip(starts.iter().skip(1)) {
             if before.0 == after.0 {

@@ -203,7 +203,11 @@ impl Checker {
             // Keys are a tenant's own; these runs give each tenant keys that no other has, or its schedules' ids.
             let first = run_keys.entry(run_key).or_insert(id);
             if *first != id {
-                faults.push((Promise::RunKeyStable, id.clone(), format!("{run_key} is the key of {first}, too")));
+                faults.push((
+                    Promise::RunKeyStable,
+                    id.clone(),
+                    format!("{run_key} is the key of {first}, too"),
+                ));
             }
         }
         for ((tenant, key), asked) in &self.asked {

@@ -62,7 +62,8 @@ fn firing(fire_at_ms: i64, outcome: &str, job_id: Option<&str>) -> Event {
 
 /// One job that fails once and then succeeds, and a schedule with three instants.
 fn good() -> Vec<Entry> {
-    let schedule = Event::Schedule { tenant: "a".into(), id: "sch".into(), first_ms: 11_000, every_ms: 1_000 };
+    let schedule =
+        Event::Schedule { tenant: "a".into(), id: "sch".into(), first_ms: 11_000, every_ms: 1_000 };
     vec![
         at(0, phase(Phase::Calm)),
         at(1, schedule),
@@ -307,7 +308,11 @@ fn a_duplicate_or_a_late_start_in_a_rolling_restart_is_found() {
 #[test]
 fn a_history_survives_being_written_and_read() {
     let lines: Vec<String> = good().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
-    assert!(lines[3].starts_with(r#"{"at_ms":9000,"event":"submitting","tenant":"a","key":"k""#), "{}", lines[3]);
+    assert!(
+        lines[3].starts_with(r#"{"at_ms":9000,"event":"submitting","tenant":"a","key":"k""#),
+        "{}",
+        lines[3]
+    );
     let read: Vec<Entry> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read, good());
 }

@@ -10,7 +10,11 @@ impl Checker {
     pub(super) fn judge_times(&mut self, bounds: Bounds) {
         let died = std::mem::take(&mut self.died);
         for (node, code) in died {
-            self.blame(Promise::NodesStayUp, format!("node {node}"), format!("it ended by itself, with {code:?}"));
+            self.blame(
+                Promise::NodesStayUp,
+                format!("node {node}"),
+                format!("it ended by itself, with {code:?}"),
+            );
         }
         self.judge_taken();
         if let Some(healed_ms) = self.began(Phase::Healed) {
