@@ -19,7 +19,7 @@ const INSIST: Duration = Duration::from_secs(10);
 /// Clients at a time; what would be more is not submitted.
 const CLIENTS_COUNT_MAX: usize = 300;
 /// Time between two fires of schedules.
-const EVERY_MS: [i64; 3] = [1_000, 2_000, 5_000];
+const EVERY_MS: [i64; 3] = [2_000, 3_000, 5_000];
 
 /// Who submits.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ impl Load {
         let mut made = Vec::new();
         for (number, tenant) in self.tenants.iter().enumerate() {
             for (kind, (misfire, cap)) in policies.into_iter().enumerate() {
-                let every_ms = EVERY_MS.get((number + kind) % EVERY_MS.len()).copied().unwrap_or(1_000);
+                let every_ms = EVERY_MS.get((number + kind) % EVERY_MS.len()).copied().unwrap_or(2_000);
                 let mut body = json!({
                     "name": format!("every-{kind}"), "every": format!("{}s", every_ms / 1_000), "type": "tick",
                     "misfire": misfire, "retry": retry(), "timeout": "4s", "overlap": "allow",

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
+use tidewheel_nemesis::checker::Violation;
 use tidewheel_nemesis::cluster::faketime;
 use tidewheel_nemesis::network;
 use tidewheel_nemesis::run::{Config, KINDS, Kind, run};
+
+/// Violations of one kind that are shown.
+const SHOWN_COUNT_MAX: usize = 10;
 
 /// Breaks a real cluster for a while, and says whether its promises held
 #[derive(Debug, Parser)]
@@ -60,6 +64,18 @@ fn say(line: &str) {
     writeln!(std::io::stdout(), "{line}").ok();
 }
 
+/// The first few of each kind, and how many there are.
+fn tell(violations: &[Violation]) {
+    for group in violations.chunk_by(|one, other| one.promise == other.promise) {
+        for violation in group.iter().take(SHOWN_COUNT_MAX) {
+            say(&violation.to_string());
+        }
+        if group.len() > SHOWN_COUNT_MAX {
+            say(&format!("and {} more like this", group.len() - SHOWN_COUNT_MAX));
+        }
+    }
+}
+
 fn start(args: Args) -> anyhow::Result<bool> {
     if !args.no_namespaces && !network::is_inside() && network::is_possible() {
         network::enter()?;
@@ -87,9 +103,7 @@ fn start(args: Args) -> anyhow::Result<bool> {
         logs: args.logs,
     })?;
     say(&report.summary);
-    for violation in &report.violations {
-        say(&violation.to_string());
-    }
+    tell(&report.violations);
     say(if report.violations.is_empty() { "all promises held" } else { "promises were broken" });
     Ok(report.violations.is_empty())
 }

@@ -1,7 +1,7 @@
 //! One run: a database with a synchronous standby, nodes, load; faults; everything mended; a rolling restart; and in the end all
 //! that was acknowledged is asked for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use crate::workers::{self, Workshop};
 /// Tenants, so many that each node serves some.
 const TENANTS_COUNT: usize = 6;
 /// Time between two submissions.
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(150);
 /// How long a pause is in a long run: longer than a lease.
 const PAUSE: Duration = Duration::from_secs(20);
 /// How long load goes before anything is broken.
@@ -38,6 +38,8 @@ const CALM: Duration = Duration::from_secs(4);
 const STEADY_MS: i64 = 4_000;
 /// How long what is left in the end may take, besides the bound of recovery.
 const ENDING: Duration = Duration::from_secs(60);
+/// The states in which jobs end.
+const ENDED: [&str; 5] = ["succeeded", "dead", "cancelled", "expired", "skipped"];
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -218,22 +220,24 @@ impl Stage<'_> {
         let healed_ms = entries.iter().rev().find(|entry| entry.event == healed).map_or(now_ms, |e| e.at_ms);
         let started: BTreeSet<&str> = entries
             .iter()
-            .filter_map(|entry| match &entry.event {
-                Event::Started { run_key, .. } => Some(run_key.as_str()),
-                _ => None,
+            .filter_map(|entry| {
+                if let Event::Started { run_key, .. } = &entry.event { Some(run_key.as_str()) } else { None }
             })
             .collect();
-        let asked = entries.iter().filter_map(|entry| match &entry.event {
-            Event::Submitting { key, run_at_ms, .. } => Some((key.as_str(), *run_at_ms)),
-            _ => None,
+        let asked = entries.iter().filter_map(|entry| {
+            if let Event::Submitting { key, run_at_ms, .. } = &entry.event {
+                Some((key.as_str(), *run_at_ms))
+            } else {
+                None
+            }
         });
-        let given_up: BTreeSet<&str> = entries
-            .iter()
-            .filter_map(|entry| match &entry.event {
-                Event::GivenUp { key, .. } => Some(key.as_str()),
-                _ => None,
-            })
-            .collect();
+        let given_up: BTreeSet<&str> =
+            entries
+                .iter()
+                .filter_map(|entry| {
+                    if let Event::GivenUp { key, .. } = &entry.event { Some(key.as_str()) } else { None }
+                })
+                .collect();
         let is_due = |run_at_ms: i64| run_at_ms < now_ms - lag_ms_max / 5;
         let mut waiting = asked.filter(|(key, run_at_ms)| {
             is_due(*run_at_ms) && !started.contains(key) && !given_up.contains(key)
@@ -259,28 +263,62 @@ impl Stage<'_> {
                 firings.push(firing);
             }
         }
-        let slack = Duration::from_millis(25_000) * self.config.slack;
-        let began = clock::instant();
-        for (tenant, id) in jobs {
-            let state = clock::until((ENDING + slack).saturating_sub(began.elapsed()), || {
-                self.state(&tenant, &id).filter(|state| {
-                    ["succeeded", "dead", "cancelled", "expired", "skipped"].contains(&state.as_str())
-                })
-            });
-            let state = state.or_else(|| self.state(&tenant, &id));
-            self.history.note(Event::Job { tenant, id, state });
-        }
+        self.note_ends(jobs);
         firings.into_iter().for_each(|firing| self.history.note(firing));
         Ok(())
     }
 
     fn acknowledged(&self) -> BTreeSet<(String, String)> {
         let entries = self.history.entries();
-        let submitted = entries.into_iter().filter_map(|entry| match entry.event {
-            Event::Submitted { tenant, id, .. } => Some((tenant, id)),
-            _ => None,
+        let submitted = entries.into_iter().filter_map(|entry| {
+            if let Event::Submitted { tenant, id, .. } = entry.event { Some((tenant, id)) } else { None }
         });
         submitted.collect()
+    }
+
+    /// Waits until these jobs have ended, and notes how; those that do not in time as they are.
+    fn note_ends(&self, mut jobs: BTreeSet<(String, String)>) {
+        let slack = Duration::from_millis(25_000) * self.config.slack;
+        let began = clock::instant();
+        while !jobs.is_empty() {
+            let is_late = began.elapsed() > ENDING + slack;
+            let tenants: BTreeSet<String> = jobs.iter().map(|(tenant, _)| tenant.clone()).collect();
+            for tenant in tenants {
+                let states = self.states(&tenant).unwrap_or_default();
+                let (ours, others) = jobs.into_iter().partition(|(of, _)| *of == tenant);
+                jobs = others;
+                for (tenant, id) in ours {
+                    let state = states.get(&id).cloned();
+                    if is_late || state.as_deref().is_some_and(|state| ENDED.contains(&state)) {
+                        let state = state.or_else(|| self.state(&tenant, &id));
+                        self.history.note(Event::Job { tenant, id, state });
+                    } else {
+                        jobs.insert((tenant, id));
+                    }
+                }
+            }
+            clock::pause(Duration::from_millis(300));
+        }
+    }
+
+    /// The states of all of a tenant's jobs.
+    fn states(&self, tenant: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let items = self.pages(tenant, "/v1/jobs")?;
+        let text = |item: &Value, name: &str| Some(item.get(name)?.as_str()?.to_owned());
+        Ok(items.iter().filter_map(|item| Some((text(item, "id")?, text(item, "state")?))).collect())
+    }
+
+    /// All items of a list.
+    fn pages(&self, tenant: &str, path: &str) -> anyhow::Result<Vec<Value>> {
+        let (mut found, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = self.insist(tenant, "GET", &format!("{path}?limit=1000{cursor}"))?;
+            found.extend(page.get("items").and_then(Value::as_array).into_iter().flatten().cloned());
+            match page.get("next_cursor").and_then(Value::as_str) {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return Ok(found),
+            }
+        }
     }
 
     fn state(&self, tenant: &str, id: &str) -> Option<String> {
@@ -307,25 +345,18 @@ impl Stage<'_> {
 
     /// The ledger, all of it.
     fn firings(&self, tenant: &str, id: &str) -> anyhow::Result<Vec<Event>> {
-        let (mut found, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let path = format!("/v1/schedules/{id}/firings?limit=1000{cursor}");
-            let page = self.insist(tenant, "GET", &path)?;
-            for item in page.get("items").and_then(Value::as_array).into_iter().flatten() {
-                let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
-                let fire_at = text("fire_at").and_then(|at| at.parse::<Timestamp>().ok());
-                found.push(Event::Firing {
-                    schedule: id.to_owned(),
-                    fire_at_ms: fire_at.map_or(0, Timestamp::as_ms),
-                    outcome: text("outcome").unwrap_or_default(),
-                    job_id: text("job_id"),
-                });
+        let items = self.pages(tenant, &format!("/v1/schedules/{id}/firings"))?;
+        let firing = |item: &Value| {
+            let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+            let fire_at = text("fire_at").and_then(|at| at.parse::<Timestamp>().ok());
+            Event::Firing {
+                schedule: id.to_owned(),
+                fire_at_ms: fire_at.map_or(0, Timestamp::as_ms),
+                outcome: text("outcome").unwrap_or_default(),
+                job_id: text("job_id"),
             }
-            match page.get("next_cursor").and_then(Value::as_str) {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => return Ok(found),
-            }
-        }
+        };
+        Ok(items.iter().map(firing).collect())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Workers that pull over HTTP, each for one tenant: at whichever node answers. Some attempts fail, and some take longer than
-//! their lease, so that what they report is stale.
+//! Workers that pull over HTTP, two for each tenant: at whichever node answers. They take on more while they work. Some attempts
+//! fail, and some take longer than their lease, so that what they report is stale.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,11 @@ use crate::history::{Event, History, Verdict};
 /// The queue of all pulled jobs.
 pub(crate) const QUEUE: &str = "pull";
 /// How long a worker has until it must be heard of.
-const LEASE: &str = "6s";
+const LEASE: &str = "10s";
 /// Longer than that.
-const TOO_LONG: Duration = Duration::from_secs(8);
+const TOO_LONG: Duration = Duration::from_secs(12);
+/// How long a node may keep a worker waiting that takes, besides what the worker asked for.
+const TAKE: Duration = Duration::from_secs(10);
 /// How long an outcome is reported again while its answer is unclear.
 const REPORT: Duration = Duration::from_secs(40);
 /// Of a hundred first attempts, so many fail, and so many take too long.
@@ -36,10 +38,10 @@ pub(crate) struct Workshop {
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
-/// Starts a worker for each tenant.
+/// Starts two workers for each tenant.
 pub(crate) fn start(workshop: &Workshop, tenants: &[String]) -> Vec<JoinHandle<()>> {
+    let tenants = tenants.iter().chain(tenants);
     tenants
-        .iter()
         .enumerate()
         .map(|(number, tenant)| {
             let (workshop, tenant) = (workshop.clone(), tenant.clone());
@@ -51,14 +53,15 @@ pub(crate) fn start(workshop: &Workshop, tenants: &[String]) -> Vec<JoinHandle<(
 impl Workshop {
     fn pull(&self, number: usize, tenant: &str) {
         let mut node = number;
-        let wish = json!({"worker": format!("w{number}"), "max": 5, "wait": "2s", "lease": LEASE});
+        let wish = json!({"worker": format!("w{number}"), "max": 10, "wait": "5s", "lease": LEASE});
         while !self.is_over.load(Ordering::SeqCst) {
             let path = format!("/v1/queues/{QUEUE}/take");
-            let answer = self.cluster.ask_within(TOO_LONG, node, tenant, "POST", &path, Some(&wish));
+            let answer = self.cluster.ask_within(TAKE, node, tenant, "POST", &path, Some(&wish));
             match answer.filter(|answer| answer.status == 200) {
                 Some(answer) => {
                     for job in answer.json().get("jobs").and_then(Value::as_array).into_iter().flatten() {
-                        self.work(node, tenant, job);
+                        let (workshop, tenant, job) = (self.clone(), tenant.to_owned(), job.clone());
+                        std::thread::spawn(move || workshop.work(node, &tenant, &job));
                     }
                 }
                 None => {
@@ -87,11 +90,8 @@ impl Workshop {
         if fate < FAILED_PERCENT {
             self.report(node, tenant, &id, token, "failed");
         } else if fate < FAILED_PERCENT + SLOW_PERCENT {
-            let (workshop, tenant) = (self.clone(), tenant.to_owned());
-            std::thread::spawn(move || {
-                clock::pause(TOO_LONG);
-                workshop.report(node, &tenant, &id, token, "succeeded");
-            });
+            clock::pause(TOO_LONG);
+            self.report(node, tenant, &id, token, "succeeded");
         } else {
             self.report(node, tenant, &id, token, "succeeded");
         }

@@ -146,9 +146,9 @@ fn drive((client, connection): (Client, Connection<Socket, Stream>)) -> (Client,
 }
 
 fn timeline_of(messages: &[SimpleQueryMessage]) -> Option<i64> {
-    messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
-        _ => None,
+    messages.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        row.get(0)?.parse().ok()
     })
 }
 
@@ -167,16 +167,17 @@ fn only(config: &Config, index: usize) -> Config {
     if let Some(port) = config.get_ports().get(index).or_else(|| config.get_ports().first()) {
         one.port(*port);
     }
-    let texts: [(Option<&str>, fn(&mut Config, String) -> &mut Config); 4] = [
-        (config.get_user(), Config::user),
-        (config.get_dbname(), Config::dbname),
-        (config.get_options(), Config::options),
-        (config.get_application_name(), Config::application_name),
-    ];
-    for (text, set) in texts {
-        if let Some(text) = text {
-            set(&mut one, text.to_owned());
-        }
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
     }
     if let Some(password) = config.get_password() {
         one.password(password);
@@ -190,10 +191,8 @@ fn only(config: &Config, index: usize) -> Config {
     if let Some(interval) = config.get_keepalives_interval() {
         one.keepalives_interval(interval);
     }
-    let attributes = match config.get_target_session_attrs() {
-        TargetSessionAttrs::Any => TargetSessionAttrs::ReadWrite,
-        given => given,
-    };
+    let given = config.get_target_session_attrs();
+    let attributes = if given == TargetSessionAttrs::Any { TargetSessionAttrs::ReadWrite } else { given };
     one.ssl_mode(config.get_ssl_mode())
         .ssl_negotiation(config.get_ssl_negotiation())
         .channel_binding(config.get_channel_binding())
