@@ -26,6 +26,7 @@ mod store;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
@@ -43,6 +44,7 @@ pub struct Spread {
     /// By index; never empty.
     parts: Vec<Arc<Part>>,
     shards: u16,
+    is_closed: AtomicBool,
     /// They end with the store.
     watches: Vec<JoinHandle<()>>,
 }

@@ -2,6 +2,7 @@
 //! Others may come later.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::future::join_all;
 use tidewheel_core::limits::DATABASES_COUNT_MAX;
@@ -113,7 +114,7 @@ pub async fn open_all(all: Vec<Options>) -> Result<Arc<dyn Store>, SpreadError> 
     let first = Part::open(first, store);
     let parts: Vec<Arc<Part>> = std::iter::once(first).chain(others).map(Arc::new).collect();
     let watches = parts.iter().map(watch::spawn).collect();
-    Ok(Arc::new(Spread { parts, shards, watches }))
+    Ok(Arc::new(Spread { parts, shards, is_closed: AtomicBool::new(false), watches }))
 }
 
 async fn open_or_wait(options: Options) -> Result<Part, SpreadError> {

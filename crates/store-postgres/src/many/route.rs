@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use tidewheel_store::Error;
@@ -56,6 +57,10 @@ impl Spread {
     where
         F: Future<Output = Result<Vec<A>, Error>>,
     {
+        // A batch may be empty, and then asks nobody.
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Error::Closed);
+        }
         let asked = shares(items, home).into_iter().map(|Share { home, at, items }| {
             let part = self.part(home)?;
             let answers = ask(part, items);

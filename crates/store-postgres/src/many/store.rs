@@ -1,5 +1,8 @@
 //! What the contract asks for jobs.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
 use async_trait::async_trait;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
@@ -8,8 +11,8 @@ use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Applied, Checkpoint, Counts, Database, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim,
-    KeyClaimed, Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted,
-    TenantDue,
+    KeyClaimed, KeyUse, Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission,
+    Submitted, TenantDue,
 };
 
 use super::part::Part;
@@ -23,17 +26,42 @@ use crate::store::plain;
 const EPOCH_ROUNDS_COUNT_MAX: usize = 16;
 
 impl Spread {
-    /// Whether some key of a batch belongs to another request. Within one database that is decided with the write; where a
-    /// batch is for several of them, it has to be asked for before anything is written.
-    async fn conflicts(&self, now: Timestamp, jobs: &[Submission]) -> Result<bool, Error> {
-        for Submission { job, key, .. } in jobs {
-            let Some(claim) = key else { continue };
-            let held = self.find_key(now, &job.tenant, &claim.key).await?;
-            if held.is_some_and(|held| held.fingerprint != claim.fingerprint) {
-                return Ok(true);
-            }
+    /// What would become of a batch. Within one database a conflict is found with the write; where a batch is for several
+    /// of them and one is to keep all out, it has to be found before anything is written.
+    async fn foresee(&self, now: Timestamp, jobs: &[Submission]) -> Result<Vec<Submitted>, Error> {
+        let mut keys: BTreeMap<(&Tenant, &str), HeldKey> = BTreeMap::new();
+        let mut taken_in: BTreeSet<(&Tenant, JobId)> = BTreeSet::new();
+        let mut foreseen = Vec::with_capacity(jobs.len());
+        for Submission { job, key, fresh } in jobs {
+            let is_there = taken_in.contains(&(&job.tenant, job.id))
+                || (!fresh && self.get(&job.tenant, vec![job.id]).await?.iter().any(Option::is_some));
+            let Some(claim) = key.as_ref().filter(|_| !is_there) else {
+                taken_in.insert((&job.tenant, job.id));
+                foreseen.push(Submitted::New);
+                continue;
+            };
+            let held = match keys.get(&(&job.tenant, &*claim.key)) {
+                Some(held) => Some(*held),
+                None => self.find_key(now, &job.tenant, &claim.key).await?,
+            };
+            foreseen.push(match held {
+                None => {
+                    taken_in.insert((&job.tenant, job.id));
+                    if now < claim.until {
+                        let held = HeldKey { used_for: KeyUse::Job(job.id), fingerprint: claim.fingerprint };
+                        keys.insert((&job.tenant, &claim.key), held);
+                    }
+                    Submitted::New
+                }
+                Some(HeldKey { used_for: KeyUse::Job(id), fingerprint })
+                    if fingerprint == claim.fingerprint =>
+                {
+                    Submitted::Duplicate(id)
+                }
+                Some(held) => Submitted::Conflict(held.used_for),
+            });
         }
-        Ok(false)
+        Ok(foreseen)
     }
 
     fn home_of_submission(&self, submission: &Submission) -> usize {
@@ -110,9 +138,11 @@ impl Store for Spread {
         let home = |submission: &Submission| self.home_of_submission(submission);
         let first = jobs.first().map(home);
         let is_for_several = jobs.iter().any(|submission| Some(home(submission)) != first);
-        let mut on_conflict = on_conflict;
-        if is_for_several && on_conflict == OnConflict::KeepNone && !self.conflicts(now, &jobs).await? {
-            on_conflict = OnConflict::KeepOthers;
+        if is_for_several && on_conflict == OnConflict::KeepNone {
+            let foreseen = self.foresee(now, &jobs).await?;
+            if foreseen.iter().any(|answer| matches!(answer, Submitted::Conflict(_))) {
+                return Ok(foreseen);
+            }
         }
         self.split_whole(jobs, home, |part, jobs| part.ask(move |store| store.submit(now, jobs, on_conflict)))
             .await
@@ -252,6 +282,7 @@ impl Store for Spread {
     }
 
     async fn close(&self) -> Result<(), Error> {
+        self.is_closed.store(true, Ordering::SeqCst);
         self.watches.iter().for_each(tokio::task::JoinHandle::abort);
         self.ask_whole(self.all(), Part::close).await.map(drop)
     }

@@ -3,20 +3,13 @@
 use serde_json::{Value, json};
 
 use super::reference;
-use super::shapes::open;
+use super::shapes::{open, open_but};
 
 const LAG_NOTE: &str = "How long the oldest due job has waited for room in memory, in milliseconds.";
 
 pub(super) fn answers() -> Value {
     json!({
-        "Cluster": open(json!({
-            "store": {"type": "string", "description": "What kind of store it is: `embedded` or `postgres`."},
-            "shards": {"type": "integer"},
-            "lag_ms": {"type": "integer", "description": LAG_NOTE},
-            "databases": {"type": "array", "items": reference("Database"), "description": "Of a `postgres` store."},
-            "tz_database": reference("TzDatabase"),
-            "nodes": {"type": "array", "items": reference("Node")},
-        })),
+        "Cluster": open_but(cluster(), &["databases"]),
         "Node": open(json!({
             "id": {"type": "string"},
             "address": {"type": "string", "description": "Where its peers reach it; not of a server on its own."},
@@ -32,15 +25,33 @@ pub(super) fn answers() -> Value {
             "lag_ms": {"type": "integer", "description": LAG_NOTE},
             "tz_database": reference("TzDatabase"),
         })),
-        "Database": open(json!({
-            "index": {"type": "integer", "description": "Its place among the databases given with `--store`, from 0."},
-            "state": {"type": "string", "enum": ["up", "down"], "description": "`down`: it does not answer, or takes no writes. Only its own shards stand still."},
-            "shards": {"type": "integer", "description": "How many it keeps."},
-            "reason": {"type": "string", "description": "What is wrong with it."},
-        })),
+        "Database": open_but(database(), &["reason"]),
         "TzDatabase": open(json!({
             "version": {"type": "string", "description": "Such as `2026a`."},
             "source": {"type": "string", "description": "`bundled`, or the folder it was read from."},
         })),
+    })
+}
+
+fn cluster() -> Value {
+    json!({
+        "store": {"type": "string", "description": "What kind of store it is: `embedded` or `postgres`."},
+        "shards": {"type": "integer"},
+        "lag_ms": {"type": "integer", "description": LAG_NOTE},
+        "databases": {"type": "array", "items": reference("Database"), "description": "Of a `postgres` store."},
+        "tz_database": reference("TzDatabase"),
+        "nodes": {"type": "array", "items": reference("Node")},
+    })
+}
+
+fn database() -> Value {
+    json!({
+        "index": {"type": "integer", "description": "Its place among the databases given with `--store`, from 0."},
+        "state": {
+            "type": "string", "enum": ["up", "down"],
+            "description": "`down`: it does not answer, or takes no writes. Only its own shards stand still.",
+        },
+        "shards": {"type": "integer", "description": "How many it keeps."},
+        "reason": {"type": "string", "description": "What is wrong with it."},
     })
 }
