@@ -28,6 +28,14 @@ fn figures(output: &Output) -> (Value, BTreeMap<String, Value>) {
     (document, named)
 }
 
+/// One that does not wait for the disk: making and dropping databases is mostly that.
+fn start_postgres() -> Postgres {
+    let postgres = Postgres::start();
+    postgres.ask("ALTER SYSTEM SET fsync = off");
+    postgres.ask("SELECT pg_reload_conf()");
+    postgres
+}
+
 fn databases(postgres: &Postgres) -> String {
     postgres.ask("SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'tidewheel%'")
 }
@@ -41,7 +49,7 @@ fn must_be_above_zero(figures: &BTreeMap<String, Value>, names: &[&str], field: 
 
 #[test]
 fn servers_on_postgres_are_measured_and_nothing_is_left_behind() {
-    let postgres = Postgres::start();
+    let postgres = start_postgres();
     let url = postgres.url().replace("tidewheel@", "tidewheel:secret@");
     let (document, figures) = figures(&bench(&url, &[&TINY[..], &["batch", "workers", "waiting"]].concat()));
     let names = ["submit.batch", "workers.drain", "workers.latency.p99", "wal", "waiting.disk"];
@@ -58,7 +66,7 @@ fn servers_on_postgres_are_measured_and_nothing_is_left_behind() {
 
 #[test]
 fn two_servers_and_an_old_transaction_are_measured_on_postgres() {
-    let postgres = Postgres::start();
+    let postgres = start_postgres();
     postgres.ask("ALTER ROLE tidewheel SET synchronous_commit = off");
     let output = bench(&postgres.url(), &[&TINY[..], &["nodes", "old-transaction"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
