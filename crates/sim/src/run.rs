@@ -45,6 +45,9 @@ pub struct Run {
 const RECOVERY_MS: i64 = 90 * SECOND_MS;
 /// How long clients go on after that, so that recovery can be seen.
 const CLIENTS_MS: i64 = 40 * SECOND_MS;
+/// The same for a cluster: a lease of a shard, one of an attempt there, and a sweep.
+const CLUSTER_RECOVERY_MS: i64 = 60 * SECOND_MS;
+const CLUSTER_CLIENTS_MS: i64 = 15 * SECOND_MS;
 /// From then on, how late a job may be.
 pub(crate) const LATE_MS_MAX: i64 = 3 * SECOND_MS;
 /// Audits that find something late before the run is given up.
@@ -76,20 +79,27 @@ async fn live(plan: Plan) -> Run {
             employ(&world, &tenant, Arc::from(queue));
         }
     }
+    let is_cluster = world.plan.nodes > 1;
+    let (recovery_ms, clients_ms) = if is_cluster {
+        (CLUSTER_RECOVERY_MS, CLUSTER_CLIENTS_MS)
+    } else {
+        (RECOVERY_MS, CLIENTS_MS)
+    };
     let mut clients = JoinSet::new();
     for _ in 0..world.plan.clients {
-        clients.spawn(client::run(Arc::clone(&world), RECOVERY_MS + CLIENTS_MS));
+        clients.spawn(client::run(Arc::clone(&world), recovery_ms + clients_ms));
     }
     for _ in 0..world.plan.schedules {
-        clients.spawn(planner::run(Arc::clone(&world), RECOVERY_MS));
+        clients.spawn(planner::run(Arc::clone(&world), recovery_ms));
     }
     tokio::spawn(watch::memory(Arc::clone(&world)));
-    if world.plan.nodes > 1 {
+    if is_cluster {
         tokio::spawn(watch::shards(Arc::clone(&world)));
         cluster_nemesis::run(&world).await;
     } else {
         nemesis::run(&world).await;
     }
+    world.sleep_ms(recovery_ms).await;
     settle(&world, clients).await;
     let ledger = remains::read(&world).await;
     let entries = world.history.entries();
@@ -122,7 +132,6 @@ fn employ(world: &Arc<World>, tenant: &Tenant, queue: Arc<str>) {
 
 /// Waits until everything has ended that can, and notes what is late on the way.
 async fn settle(world: &World, mut clients: JoinSet<()>) {
-    world.sleep_ms(RECOVERY_MS).await;
     world.history.note(Event::Recovered);
     let until_ms = world.clock.monotonic_ms() + SETTLED_MS;
     let mut late = 0;
@@ -160,13 +169,6 @@ async fn audit(world: &World) -> (usize, bool) {
         let moves_by = job.armed_at().or(lease_until);
         if let Some(since) = moves_by.filter(|at| at.plus_ms(LATE_MS_MAX) < now) {
             world.history.note(Event::Overdue { id: job.id, state: job.status.state, since });
-            if std::env::var("SIM_DEBUG").is_ok() { //DEBUG
-                println!("LATE {} {:?} {:?}", job.id, job.spec.destination, job.status); //DEBUG
-                for (node, engine) in world.engines() { //DEBUG
-                    println!("   node {node}: {:?}", engine.whereabouts(job).await); //DEBUG
-                    println!("      workers: {:?}", engine.workers(job.tenant.clone(), 0, 100).await.iter().map(|w| (w.queues.clone(), w.connected, w.credits, w.in_flight, w.lease_ms)).collect::<Vec<_>>()); //DEBUG
-                } //DEBUG
-            } //DEBUG
             is_late = true;
         }
     }

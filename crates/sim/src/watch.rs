@@ -22,8 +22,10 @@ pub async fn memory(world: Arc<World>) {
     let config = &world.plan.config;
     let lots = LANES * world.plan.tenants * Priority::ALL.len();
     let bound = config.held_count_max + lots * config.lot_count_min;
+    // Asking costs much; of several nodes each is asked less often.
+    let often_ms = if world.plan.nodes > 1 { 9 * SECOND_MS } else { 2 * SECOND_MS };
     loop {
-        world.sleep_ms(if world.is_calm() { 10 * SECOND_MS } else { 2 * SECOND_MS }).await;
+        world.sleep_ms(if world.is_calm() { 10 * SECOND_MS } else { often_ms }).await;
         for (_, engine) in world.engines() {
             if let Some(count) = held_jobs(&engine.metrics().render()) {
                 world.history.note(Event::Held { count, bound });

@@ -82,8 +82,6 @@ impl Scheduler {
     pub(super) fn refilled(&mut self, refill: &Refill, page: Result<DuePage, Error>, now: Timestamp) {
         self.reads = self.reads.saturating_sub(1);
         match page {
-            // Others serve it now.
-            Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
             Ok(page) => {
                 let times = (now, self.shared.clock.monotonic_ms());
                 self.ready.refill(refill, (page.jobs, page.resume), &mut self.governor, times);
