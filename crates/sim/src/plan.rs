@@ -150,7 +150,7 @@ impl Plan {
             skew_ms_max: if is_skewed { dice.pick(&[20, 200, 500], 500) } else { 0 },
             shards: 8,
             strikes: Vec::new(),
-            faulty_ms: dice.between(15_000, 50_000),
+            faulty_ms: dice.between(12_000, 35_000),
             ahead_ms_max: 20_000,
             tenants: dice.count(2, 6),
             climate: Climate { news_lost: dice.pick(&[0, 0, 5, 40], 0), ..alone.climate },

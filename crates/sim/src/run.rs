@@ -46,8 +46,8 @@ const RECOVERY_MS: i64 = 90 * SECOND_MS;
 /// How long clients go on after that, so that recovery can be seen.
 const CLIENTS_MS: i64 = 40 * SECOND_MS;
 /// The same for a cluster: a lease of a shard, one of an attempt there, and a sweep.
-const CLUSTER_RECOVERY_MS: i64 = 60 * SECOND_MS;
-const CLUSTER_CLIENTS_MS: i64 = 15 * SECOND_MS;
+const CLUSTER_RECOVERY_MS: i64 = 50 * SECOND_MS;
+const CLUSTER_CLIENTS_MS: i64 = 10 * SECOND_MS;
 /// From then on, how late a job may be.
 pub(crate) const LATE_MS_MAX: i64 = 3 * SECOND_MS;
 /// Audits that find something late before the run is given up.
