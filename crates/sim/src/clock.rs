@@ -91,7 +91,12 @@ impl NodeClock {
     /// one counts them all.
     #[must_use]
     pub fn new(world: Arc<SimClock>, slowness: u32) -> Self {
-        Self { world, ahead_ms: AtomicI64::new(0), frozen_until_ms: Arc::default(), slowness: slowness.max(1) }
+        Self {
+            world,
+            ahead_ms: AtomicI64::new(0),
+            frozen_until_ms: Arc::default(),
+            slowness: slowness.max(1),
+        }
     }
 
     /// Shows so much more than the world's wall clock from now on.

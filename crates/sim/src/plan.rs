@@ -49,15 +49,8 @@ pub enum ClusterStrike {
 }
 
 impl ClusterStrike {
-    const ALL: [Self; 7] = [
-        Self::Crash,
-        Self::Drain,
-        Self::Pause,
-        Self::CutOff,
-        Self::Silence,
-        Self::Outage,
-        Self::ClockStep,
-    ];
+    const ALL: [Self; 7] =
+        [Self::Crash, Self::Drain, Self::Pause, Self::CutOff, Self::Silence, Self::Outage, Self::ClockStep];
 }
 
 /// Seeds from here on stand for clusters; those before, for one server that has the store to itself.

@@ -80,11 +80,8 @@ async fn live(plan: Plan) -> Run {
         }
     }
     let is_cluster = world.plan.nodes > 1;
-    let (recovery_ms, clients_ms) = if is_cluster {
-        (CLUSTER_RECOVERY_MS, CLUSTER_CLIENTS_MS)
-    } else {
-        (RECOVERY_MS, CLIENTS_MS)
-    };
+    let (recovery_ms, clients_ms) =
+        if is_cluster { (CLUSTER_RECOVERY_MS, CLUSTER_CLIENTS_MS) } else { (RECOVERY_MS, CLIENTS_MS) };
     let mut clients = JoinSet::new();
     for _ in 0..world.plan.clients {
         clients.spawn(client::run(Arc::clone(&world), recovery_ms + clients_ms));

@@ -97,7 +97,11 @@ impl Ownership {
         if lease.is_some_and(|lease| lease.epoch == held.epoch && lease.holds(now)) {
             return None;
         }
-        Some((Promise::StaleEpochRefused, Some(id), format!("claimed under {held:?}, the lease is {lease:?}")))
+        Some((
+            Promise::StaleEpochRefused,
+            Some(id),
+            format!("claimed under {held:?}, the lease is {lease:?}"),
+        ))
     }
 
     fn ended(&mut self, id: JobId, token: Token) -> Option<Fault> {

@@ -103,9 +103,7 @@ impl Written {
             | Command::Abandon { token, .. }
             | Command::LeaseOver { token, .. }
             | Command::Lost { token }
-            | Command::WorkerGone { token } => {
-                applied.changed.then_some(Self::Ended { id, token: *token })
-            }
+            | Command::WorkerGone { token } => applied.changed.then_some(Self::Ended { id, token: *token }),
             Command::Heartbeat { .. }
             | Command::Detach { .. }
             | Command::Cancel

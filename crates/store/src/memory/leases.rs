@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 
-use super::{Call, Written, MemoryStore};
+use super::{Call, MemoryStore, Written};
 use crate::{Error, Held, Leases, News, Node, NodeCard, ShardLease};
 
 /// What the model keeps of nodes and their leases.

@@ -22,7 +22,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 
-pub use faults::{Call, Written, Failure, Fault, Faults, Passage, Wait};
+pub use faults::{Call, Failure, Fault, Faults, Passage, Wait, Written};
 
 use crate::{
     Applied, Checkpoint, Counts, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed, Layout,
