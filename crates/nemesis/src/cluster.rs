@@ -22,7 +22,7 @@ use crate::process::{Owned, Signal, signal};
 /// What a node asks for.
 pub const KEY: &str = "twk_nemesis_is_a_key_for_tests_only_0123456789";
 /// How long a node may take to come up or to go.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Until a node that ended is started again.
 const RESTART: Duration = Duration::from_millis(500);
 

@@ -22,6 +22,10 @@ const USER: &str = "postgres";
 /// How long a namespace is held at most.
 const HOLD_S: &str = "7200";
 
+/// A standby is back soon, and finds what it missed.
+const SETTINGS: &str =
+    "wal_retrieve_retry_interval = '500ms'\nwal_keep_size = '1GB'\nmax_connections = 200\n";
+
 /// How to set up a server.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -29,13 +33,15 @@ pub struct Setup {
     pub host: String,
     /// Settings, each as `name=value`.
     pub settings: Vec<String>,
+    /// Where its log is kept; none is with its data, and goes with it.
+    pub logs: Option<PathBuf>,
     /// Keeps the data, but not the write-ahead log, on a file system of so many megabytes. Needs root.
     pub space_mb: Option<u32>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { host: "127.0.0.1".to_owned(), settings: Vec::new(), space_mb: None }
+        Self { host: "127.0.0.1".to_owned(), settings: Vec::new(), logs: None, space_mb: None }
     }
 }
 
@@ -64,8 +70,7 @@ impl Postgres {
         run(initdb.args(["-U", "tidewheel", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]))?;
         let rules = "host all all 10.0.0.0/8 trust\nhost replication all 10.0.0.0/8 trust\n";
         postgres.append("pg_hba.conf", rules)?;
-        postgres
-            .append("postgresql.conf", "wal_retrieve_retry_interval = '500ms'\nmax_connections = 200\n")?;
+        postgres.append("postgresql.conf", SETTINGS)?;
         postgres.begin()?;
         Ok(postgres)
     }
@@ -106,7 +111,8 @@ impl Postgres {
     /// # Errors
     /// When it does not.
     pub fn begin(&self) -> anyhow::Result<()> {
-        let log = self.folder.path().join("server.log");
+        let folder = self.setup.logs.as_deref().unwrap_or(self.folder.path());
+        let log = folder.join(format!("postgres-{}.log", self.port));
         let said = File::options().create(true).append(true).open(&log)?;
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.data()).args([

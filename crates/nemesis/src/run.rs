@@ -81,8 +81,8 @@ pub fn run(config: &Config) -> anyhow::Result<Report> {
     std::fs::create_dir_all(&logs)?;
     let history = Arc::new(History::new(config.history.as_deref())?);
     let setup = match network::is_inside() {
-        true => Setup { host: network::HUB.to_owned(), ..Setup::default() },
-        false => Setup::default(),
+        true => Setup { host: network::HUB.to_owned(), logs: Some(logs.clone()), ..Setup::default() },
+        false => Setup { logs: Some(logs.clone()), ..Setup::default() },
     };
     // Laid first: the database listens on it.
     let network = network::is_inside().then(|| Network::lay(config.nodes)).transpose()?;
