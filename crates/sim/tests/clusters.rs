@@ -54,7 +54,27 @@ impl Tally {
                 {
                     &mut self.takeovers
                 }
-                _ => continue,
+                Event::Known { .. }
+                | Event::SubmitUnclear { .. }
+                | Event::Wishing { .. }
+                | Event::Granted { .. }
+                | Event::Declined { .. }
+                | Event::ScheduleWishing(_)
+                | Event::ScheduleGranted(_)
+                | Event::ScheduleDeclined { .. }
+                | Event::Reporting { .. }
+                | Event::Accepted { .. }
+                | Event::Refused { .. }
+                | Event::ServerUp
+                | Event::Witnessed { .. }
+                | Event::ServedTwice { .. }
+                | Event::Recovered
+                | Event::Served { .. }
+                | Event::Fault(..)
+                | Event::FaultsOver
+                | Event::Overdue { .. }
+                | Event::Held { .. }
+                | Event::TooManyPushes { .. } => continue,
             };
             *counted += 1;
         }
