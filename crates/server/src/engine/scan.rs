@@ -59,8 +59,9 @@ pub(super) enum Reached {
     More(Position),
     /// Everything up to the read's end was taken; the next job of the bucket is at this time, if any.
     End { next_at: Option<Timestamp> },
-    /// The scheduler had no room for the job at this time: read again from there, not before `retry_at`.
-    NoRoom { at: Timestamp, retry_at: Timestamp },
+    /// The scheduler had no room for the job at this time, the first after this position: read on from there, not before
+    /// `retry_at`. Many may be due at the same time, and those before it are not read again.
+    NoRoom { after: Option<Position>, at: Timestamp, retry_at: Timestamp },
 }
 
 #[derive(Debug)]
@@ -251,8 +252,8 @@ impl Scan {
                 Reached::End { .. } => {
                     scan.cursors.remove(&key);
                 }
-                Reached::NoRoom { at, retry_at } => {
-                    cursor.after = Some(just_before(at));
+                Reached::NoRoom { after, at, retry_at } => {
+                    cursor.after = after;
                     cursor.next_at = at;
                     cursor.not_before = retry_at;
                 }
@@ -466,9 +467,11 @@ mod tests {
         let mut scan = Scan::new(0, at(0));
         scan.announce(&of("a"), at(10));
         let read = scan.next_read(at(10), at(10), |_| true).unwrap();
-        scan.done(&read.stretch, Reached::NoRoom { at: at(10), retry_at: at(30) }, at(10));
+        // One of two jobs of that instant found room.
+        let after = Some(Position { at: at(10), id: JobId::new(at(10), 1) });
+        scan.done(&read.stretch, Reached::NoRoom { after, at: at(10), retry_at: at(30) }, at(10));
         assert_eq!(scan.next_read(at(20), at(20), |_| true), None);
         let again = scan.next_read(at(40), at(40), |_| true).unwrap();
-        assert_eq!(again.after, Some(just_before(at(10))));
+        assert_eq!(again.after, after);
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn jobs(pages: Vec<Page>, count_max: usize) -> Page {
     let end = pages.iter().filter_map(|page| page.next).map(|PageCursor(id)| id).max();
     let mut jobs: Vec<Job> = pages.into_iter().flat_map(|page| page.jobs).collect();
     jobs.retain(|job| end.is_none_or(|end| job.id >= end));
-    jobs.sort_by(|a, b| b.id.cmp(&a.id));
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
     let is_cut = jobs.len() > count_max;
     jobs.truncate(count_max);
     let next = if is_cut { jobs.last().map(|job| job.id) } else { end };

@@ -155,7 +155,7 @@ impl Ready {
         governor: &mut Governor,
         (now, monotonic_ms): (Timestamp, i64),
     ) {
-        let (mut stopped, mut passed) = (None, refill.after);
+        let mut passed = refill.after;
         let tenant = &refill.lot.key.tenant;
         self.refills.charge(tenant, jobs.len());
         for job in jobs {
@@ -172,7 +172,7 @@ impl Ready {
                     if refill.lot.key.made_up {
                         governor.give_back(tenant);
                     }
-                    stopped = Some(position.at);
+                    resume = Some(passed);
                     break;
                 }
             }
@@ -182,9 +182,7 @@ impl Ready {
         let Some(overflow) = self.awaiting(refill) else { return };
         overflow.reading = false;
         let turned_away = overflow.turned_away.take();
-        if let Some(at) = stopped {
-            overflow.restart_at(at);
-        } else if let Some(position) = resume {
+        if let Some(position) = resume {
             overflow.after = position;
         } else if overflow.bucket < Bucket::of(now) {
             let next = overflow.bucket.next();

@@ -15,7 +15,7 @@ use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
 use crate::engine::peers;
 use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
-use crate::engine::scan::{Part, Reached, Read, Stretch};
+use crate::engine::scan::{Part, Reached, Read};
 use crate::engine::{Take, expected_start, is_waiting, named};
 use crate::metrics::Lags;
 
@@ -37,8 +37,8 @@ fn is_stale(job: &Job, now: Timestamp) -> bool {
     gone_ms.saturating_mul(2) >= peers::lease_ms(job)
 }
 
-fn no_room(at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
-    Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) }
+fn no_room(after: Option<Position>, at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
+    Reached::NoRoom { after, at, retry_at: now.plus_ms(wait_ms) }
 }
 
 impl Scheduler {
@@ -54,15 +54,14 @@ impl Scheduler {
             Err(error) => {
                 tracing::warn!(%error, tenant = %stretch.of.tenant, "due jobs could not be read; trying again");
                 let at = read.after.map_or(stretch.bucket.start(), |position| position.at);
-                let reached = Reached::NoRoom { at, retry_at: now.plus_ms(READ_RETRY_MS) };
-                self.scan.done(stretch, reached, now);
+                self.scan.done(stretch, no_room(read.after, at, now, READ_RETRY_MS), now);
                 return;
             }
         };
         self.scan.charge(&stretch.of.tenant, page.jobs.len());
         let horizon = self.horizon(now);
         let stopped = match stretch.part {
-            Part::Live => self.take_live(stretch, page.jobs, now, horizon),
+            Part::Live => self.take_live(read, page.jobs, now, horizon),
             Part::Missed => self.make_up(read, page.jobs, now, horizon),
         };
         if let Some(reached) = stopped {
@@ -96,15 +95,16 @@ impl Scheduler {
     /// Takes in live jobs; says where it stopped, if it did. What is made up for is left to the paced reads.
     fn take_live(
         &mut self,
-        stretch: &Stretch,
+        read: &Read,
         jobs: Vec<Arc<Job>>,
         now: Timestamp,
         horizon: Timestamp,
     ) -> Option<Reached> {
         let mut marked: Option<(Timestamp, Timestamp)> = None;
-        let (mut stopped, mut doubtful) = (None, Vec::new());
+        let (mut passed, mut stopped, mut doubtful) = (read.after, None, Vec::new());
         for job in jobs {
-            let at = job.status.due_at;
+            let position = job.position();
+            let at = position.at;
             if MadeUp::is_marked(&job) {
                 marked = Some((marked.map_or(at, |(first, _)| first), at));
             } else if self.ready.waits_for_another_time(&job) {
@@ -112,14 +112,15 @@ impl Scheduler {
                 // time it no longer has, nobody would look for it at the one it has.
                 doubtful.push((job.tenant.clone(), job.id));
             } else if let Offer::NoRoom { wait_ms } = self.ready.offer(job, now, horizon, true) {
-                stopped = Some(no_room(at, now, wait_ms));
+                stopped = Some(no_room(passed, at, now, wait_ms));
                 break;
             }
+            passed = Some(position);
         }
         self.recheck(doubtful);
         if let Some((first, last)) = marked {
-            self.scan.announce_made_up(&stretch.of, first);
-            self.scan.announce_made_up(&stretch.of, last);
+            self.scan.announce_made_up(&read.stretch.of, first);
+            self.scan.announce_made_up(&read.stretch.of, last);
         }
         stopped
     }
@@ -141,7 +142,8 @@ impl Scheduler {
             if is_ours && self.ready.stage(&job.id).is_none() {
                 let tenant = job.tenant.clone();
                 if !self.governor.draw(&tenant, monotonic_ms) {
-                    stopped = Some(passed.map_or_else(|| no_room(position.at, now, PACED_MS), Reached::More));
+                    stopped =
+                        Some(passed.map_or_else(|| no_room(None, position.at, now, PACED_MS), Reached::More));
                     break;
                 }
                 match self.ready.offer(job, now, horizon, true) {
@@ -150,7 +152,7 @@ impl Scheduler {
                     Offer::Overflowed | Offer::Later => self.governor.give_back(&tenant),
                     Offer::NoRoom { wait_ms } => {
                         self.governor.give_back(&tenant);
-                        stopped = Some(no_room(position.at, now, wait_ms));
+                        stopped = Some(no_room(passed, position.at, now, wait_ms));
                         break;
                     }
                 }
