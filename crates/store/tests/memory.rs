@@ -88,7 +88,7 @@ async fn a_call_can_be_held_up_on_both_ways() {
     let script = Script::of([Fault {
         wait_before: Some(Box::pin(async { on_the_way_there.await.unwrap() })),
         wait_after: Some(Box::pin(async { on_the_way_back.await.unwrap() })),
-        failure: None,
+        ..Fault::default()
     }]);
     let store = Arc::new(MemoryStore::new(LAYOUT).with_faults(script));
     let slow = tokio::spawn({

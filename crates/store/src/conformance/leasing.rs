@@ -8,7 +8,7 @@ use tidewheel_core::place::Shard;
 
 use super::Home;
 use super::trial::{LEASE_MS, Trial, order, succeeding, tenant};
-use crate::{Applied, Held, Leases, NodeCard, Refusal};
+use crate::{Applied, Held, Leases, News, NodeCard, Refusal};
 
 /// Longer than any case takes.
 const TTL_MS: i64 = 600_000;
@@ -162,4 +162,20 @@ pub async fn a_named_lease_is_held_by_one_node(home: &dyn Home) {
     assert!(second > first);
     leases(&trial).leave(trial.now, "b").await.expect("answered");
     assert!(named("a", TTL_MS).await.is_some_and(|third| third > second));
+}
+
+/// What one node tells, all hear, itself included; and whoever begins to listen is told that it may have missed something.
+pub async fn news_are_heard(home: &dyn Home) {
+    let trial = Trial::start(home).await;
+    assert_eq!(leases(&trial).hear().await, [], "what was said before");
+    let news = vec![
+        News::Due { tenant: tenant("acme"), at: trial.now },
+        News::Demands { node: Arc::from("a"), demands: vec![(tenant("globex"), 1.5)] },
+    ];
+    leases(&trial).tell(news.clone()).await.expect("answered");
+    let mut heard = Vec::new();
+    while heard.len() < news.len() {
+        heard.extend(leases(&trial).hear().await);
+    }
+    assert_eq!(heard, news);
 }

@@ -80,6 +80,7 @@ macro_rules! lease_conformance_tests {
             opening_an_epoch_takes_all_shards,
             nodes_come_and_go,
             a_named_lease_is_held_by_one_node,
+            news_are_heard,
         );
     };
 }

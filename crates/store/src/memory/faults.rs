@@ -1,14 +1,119 @@
-//! How a simulator makes the model misbehave, within what the contract allows.
+//! How a simulator makes the model misbehave, within what the contract allows, and looks on.
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use crate::Error;
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, State, Token};
+use tidewheel_core::place::Shard;
+use tidewheel_core::time::Timestamp;
+
+use crate::{Applied, Error, Held, Order};
 
 /// Asked before every call what shall go wrong with it.
 pub trait Faults: Send + Sync {
     /// What shall go wrong with this call; [`Fault::default`] for nothing.
     fn before(&self, call: Call) -> Fault;
+
+    /// What becomes of news of another node, or of this one's own.
+    fn passage(&self, from_node: u64) -> Passage {
+        let _ = from_node;
+        Passage::Free
+    }
+
+    /// This was done, whether or not the answer arrives. Told in the order in which it was done, by all nodes.
+    fn witness(&self, deed: Written) {
+        drop(deed);
+    }
+}
+
+/// What becomes of news on their way.
+pub enum Passage {
+    /// They arrive.
+    Free,
+    /// They arrive later, and so do those behind them.
+    Slow(Wait),
+    /// They are lost, and nobody knows.
+    Lost,
+    /// They are lost, and whoever listens is told that something is.
+    Missed,
+}
+
+impl fmt::Debug for Passage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "Free",
+            Self::Slow(_) => "Slow",
+            Self::Lost => "Lost",
+            Self::Missed => "Missed",
+        })
+    }
+}
+
+/// Something a node did that others must not do at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It took a shard, or extended its lease.
+    Leased {
+        /// Which node, by its card.
+        node: Arc<str>,
+        /// What it has now.
+        held: Held,
+        /// Until when, by the store's clock.
+        until: Timestamp,
+    },
+    /// It handed a shard back.
+    Released {
+        /// Which.
+        shard: Shard,
+    },
+    /// It started an attempt.
+    Claimed {
+        /// Of which job.
+        id: JobId,
+        /// Where that is, and under which epoch it was claimed.
+        held: Held,
+        /// The attempt.
+        token: Token,
+    },
+    /// It ended an attempt.
+    Ended {
+        /// Of which job.
+        id: JobId,
+        /// The attempt.
+        token: Token,
+    },
+}
+
+impl Written {
+    /// What was done by an order that was granted.
+    pub(super) fn of(order: &Order, applied: &Applied, shards: u16) -> Option<Self> {
+        let id = order.id;
+        match &order.command {
+            Command::Claim { epoch, .. } => {
+                let held = Held { shard: Shard::of(&order.tenant, shards), epoch: *epoch };
+                let token = applied.job.status.token;
+                (applied.job.status.state == State::Running).then_some(Self::Claimed { id, held, token })
+            }
+            Command::Succeed { token, .. }
+            | Command::Fail { token, .. }
+            | Command::Snooze { token, .. }
+            | Command::Release { token }
+            | Command::Abandon { token, .. }
+            | Command::LeaseOver { token, .. }
+            | Command::Lost { token }
+            | Command::WorkerGone { token } => applied.changed.then_some(Self::Ended { id, token: *token }),
+            Command::Heartbeat { .. }
+            | Command::Detach { .. }
+            | Command::Cancel
+            | Command::RunNow
+            | Command::Amend { .. }
+            | Command::Rerun { .. }
+            | Command::Replay { .. }
+            | Command::Discard => None,
+        }
+    }
 }
 
 /// Which method of the store is called.
@@ -86,6 +191,8 @@ pub enum Call {
     ShardLeases,
     /// [`crate::Leases::hold_named`].
     HoldNamed,
+    /// [`crate::Leases::tell`].
+    Tell,
     /// [`crate::Documents::put_document`].
     PutDocument,
     /// [`crate::Documents::document`].
@@ -148,6 +255,7 @@ impl Call {
             | Self::NotedZones
             | Self::Nodes
             | Self::ShardLeases
+            | Self::Tell
             | Self::Document
             | Self::Documents
             | Self::NewestDocumentChange
@@ -169,6 +277,9 @@ pub struct Fault {
     pub failure: Option<Failure>,
     /// Passes between the effect and the answer.
     pub wait_after: Option<Wait>,
+    /// Claims are granted whatever lease they are made under: against the contract, for a simulator to show that it
+    /// would notice.
+    pub unfenced: bool,
 }
 
 /// How a call fails.
@@ -186,6 +297,7 @@ impl fmt::Debug for Fault {
             .field("wait_before", &self.wait_before.is_some())
             .field("failure", &self.failure)
             .field("wait_after", &self.wait_after.is_some())
+            .field("unfenced", &self.unfenced)
             .finish()
     }
 }

@@ -1,4 +1,4 @@
-//! Leases in the model. It has no clock: a lease is over when the caller's says so.
+//! Leases in the model. Unless it was given a clock, a lease is over when the caller's says so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 
-use super::{Call, MemoryStore};
-use crate::{Error, Held, Leases, Node, NodeCard, ShardLease};
+use super::{Call, MemoryStore, Written};
+use crate::{Error, Held, Leases, News, Node, NodeCard, ShardLease};
 
 /// What the model keeps of nodes and their leases.
 #[derive(Default)]
@@ -68,12 +68,16 @@ impl LeaseTable {
         Some(Held { shard, epoch: lease.epoch })
     }
 
-    fn release(&mut self, now: Timestamp, wanted: impl Fn(Shard, &Lease) -> bool) {
+    /// Frees the shards that are wanted; returns them.
+    fn release(&mut self, now: Timestamp, wanted: impl Fn(Shard, &Lease) -> bool) -> Vec<Shard> {
+        let mut released = Vec::new();
         for (shard, lease) in &mut self.shards {
             if wanted(*shard, lease) {
                 (lease.node, lease.until) = (None, now);
+                released.push(*shard);
             }
         }
+        released
     }
 
     fn hold_named(&mut self, now: Timestamp, node: &str, name: &str, until: Timestamp) -> Option<u64> {
@@ -92,10 +96,22 @@ impl LeaseTable {
     }
 }
 
+impl MemoryStore {
+    fn witness_leased(&self, node: &str, held: &[Held], until: Timestamp) {
+        let leased = |held: &Held| Written::Leased { node: Arc::from(node), held: *held, until };
+        self.witness(held.iter().map(leased));
+    }
+
+    fn witness_released(&self, shards: Vec<Shard>) {
+        self.witness(shards.into_iter().map(|shard| Written::Released { shard }));
+    }
+}
+
 #[async_trait]
 impl Leases for MemoryStore {
     async fn announce(&self, now: Timestamp, card: &NodeCard, ttl_ms: i64) -> Result<(), Error> {
         self.call(Call::Announce, |tables| {
+            let now = self.lease_time(now);
             let nodes = &mut tables.leases.nodes;
             let started_at = nodes.get(&card.id).map_or(now, |(_, started_at, _)| *started_at);
             nodes.insert(Arc::clone(&card.id), (card.clone(), started_at, now.plus_ms(ttl_ms)));
@@ -106,7 +122,7 @@ impl Leases for MemoryStore {
 
     async fn leave(&self, now: Timestamp, node: &str) -> Result<(), Error> {
         self.call(Call::Leave, |tables| {
-            tables.leases.release(now, |_, lease| lease.is_of(node));
+            self.witness_released(tables.leases.release(self.lease_time(now), |_, lease| lease.is_of(node)));
             tables.leases.named.retain(|_, lease| !lease.is_of(node));
             tables.leases.nodes.remove(node);
             Ok(())
@@ -116,6 +132,7 @@ impl Leases for MemoryStore {
 
     async fn nodes(&self, now: Timestamp) -> Result<Vec<Node>, Error> {
         self.call(Call::Nodes, |tables| {
+            let now = self.lease_time(now);
             let node = |(card, started_at, until): &(NodeCard, Timestamp, Timestamp)| Node {
                 card: card.clone(),
                 started_at: *started_at,
@@ -134,11 +151,12 @@ impl Leases for MemoryStore {
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
         self.call(Call::Hold, |tables| {
-            let table = &mut tables.leases;
+            let (table, now) = (&mut tables.leases, self.lease_time(now));
             let (epoch, until) = (table.epoch + 1, now.plus_ms(ttl_ms));
             let take = |shard| LeaseTable::take(&mut table.shards, epoch, shard, (now, node, until));
             let held: Vec<Held> = shards.into_iter().filter_map(take).collect();
             table.epoch = held.iter().map(|held| held.epoch).fold(table.epoch, u64::max);
+            self.witness_leased(node, &held, until);
             Ok(held)
         })
         .await
@@ -152,23 +170,27 @@ impl Leases for MemoryStore {
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
         self.call(Call::Renew, |tables| {
-            let shards = &mut tables.leases.shards;
+            let (shards, now) = (&mut tables.leases.shards, self.lease_time(now));
+            let until = now.plus_ms(ttl_ms);
             let renewed = held.into_iter().filter(|held| {
                 let lease = shards.get_mut(&held.shard);
                 let lease = lease
                     .filter(|lease| lease.is_of(node) && lease.epoch == held.epoch && !lease.is_over(now));
-                lease.map(|lease| lease.until = now.plus_ms(ttl_ms)).is_some()
+                lease.map(|lease| lease.until = until).is_some()
             });
-            Ok(renewed.collect())
+            let renewed: Vec<Held> = renewed.collect();
+            self.witness_leased(node, &renewed, until);
+            Ok(renewed)
         })
         .await
     }
 
     async fn release(&self, now: Timestamp, node: &str, held: Vec<Held>) -> Result<(), Error> {
         self.call(Call::Release, |tables| {
-            tables.leases.release(now, |shard, lease| {
+            let released = tables.leases.release(self.lease_time(now), |shard, lease| {
                 lease.is_of(node) && held.contains(&Held { shard, epoch: lease.epoch })
             });
+            self.witness_released(released);
             Ok(())
         })
         .await
@@ -176,6 +198,7 @@ impl Leases for MemoryStore {
 
     async fn shard_leases(&self, now: Timestamp) -> Result<Vec<ShardLease>, Error> {
         self.call(Call::ShardLeases, |tables| {
+            let now = self.lease_time(now);
             let lease = |(shard, lease): (&Shard, &Lease)| ShardLease {
                 held: Held { shard: *shard, epoch: lease.epoch },
                 node: lease.node.clone(),
@@ -194,8 +217,17 @@ impl Leases for MemoryStore {
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error> {
         self.call(Call::HoldNamed, |tables| {
+            let now = self.lease_time(now);
             Ok(tables.leases.hold_named(now, node, name, now.plus_ms(ttl_ms)))
         })
         .await
+    }
+
+    async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
+        self.pass_on(news).await
+    }
+
+    async fn hear(&self) -> Vec<News> {
+        self.next_news().await
     }
 }

@@ -1,16 +1,18 @@
 //! The in-memory model of the contract: plain tables behind one lock, no threads, no clock of its own. It
-//! shows what the other stores must do, and is the store of the simulator, whose crashes ([`MemoryStore::reopen`])
-//! and faults ([`MemoryStore::with_faults`]) it knows.
+//! shows what the other stores must do, and is the store of the simulator, whose nodes ([`MemoryStore::share`]), crashes
+//! ([`MemoryStore::reopen`]) and faults ([`MemoryStore::with_faults`]) it knows.
 
 mod audit;
 mod books;
 mod documents;
 mod faults;
 mod leases;
+mod news;
 mod plans;
 mod schedules;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -20,34 +22,51 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 
-pub use faults::{Call, Failure, Fault, Faults, Wait};
+pub use faults::{Call, Failure, Fault, Faults, Passage, Wait, Written};
 
 use crate::{
     Applied, Checkpoint, Counts, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim, KeyClaimed, Layout,
     Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission, Submitted, TenantDue,
 };
+use news::Inbox;
 use tables::Tables;
+
+/// What tells the time by which leases end.
+type LeaseClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A handle on jobs kept in memory. The jobs outlive the handle: see [`Self::reopen`].
 pub struct MemoryStore {
     layout: Layout,
     data: Arc<Mutex<Data>>,
     handle: u64,
+    /// Whose handle it is, where several nodes share the jobs.
+    node: u64,
     faults: Option<Arc<dyn Faults>>,
+    clock: Option<LeaseClock>,
 }
 
 struct Data {
-    /// The one handle that is open; all others are closed.
-    open_handle: u64,
+    /// The handles that are open, each with the news on their way to it.
+    open: BTreeMap<u64, Inbox>,
+    newest_handle: u64,
     tables: Tables,
+}
+
+impl Data {
+    fn open_handle(&mut self) -> u64 {
+        self.newest_handle += 1;
+        self.open.insert(self.newest_handle, Inbox::default());
+        self.newest_handle
+    }
 }
 
 impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
-        let data = Data { open_handle: 0, tables: Tables::new(layout) };
-        Self { layout, data: Arc::new(Mutex::new(data)), handle: 0, faults: None }
+        let mut data = Data { open: BTreeMap::new(), newest_handle: 0, tables: Tables::new(layout) };
+        let handle = data.open_handle();
+        Self { layout, data: Arc::new(Mutex::new(data)), handle, node: 0, faults: None, clock: None }
     }
 
     /// The same store, asking `faults` about every call from now on, also after [`Self::reopen`].
@@ -57,17 +76,50 @@ impl MemoryStore {
         self
     }
 
+    /// The same store with a clock of its own, by which leases end for all its nodes.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// A handle for another node, beside this one, without faults.
+    #[must_use]
+    pub fn share(&self, node: u64) -> Self {
+        Self { node, faults: None, ..self.beside(self.lock().open_handle()) }
+    }
+
     /// A new handle on the same jobs, as after a crash: this one, and calls under way on it, answer
-    /// [`Error::Closed`] from now on and change nothing any more.
+    /// [`Error::Closed`] from now on and change nothing any more. Those of other nodes stay as they are.
     #[must_use]
     pub fn reopen(&self) -> Self {
         let mut data = self.lock();
-        data.open_handle += 1;
+        data.open.remove(&self.handle);
+        let handle = data.open_handle();
+        drop(data);
+        self.beside(handle)
+    }
+
+    fn beside(&self, handle: u64) -> Self {
         Self {
             layout: self.layout,
             data: Arc::clone(&self.data),
-            handle: data.open_handle,
+            handle,
+            node: self.node,
             faults: self.faults.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// By which leases end.
+    fn lease_time(&self, now: Timestamp) -> Timestamp {
+        self.clock.as_ref().map_or(now, |clock| clock())
+    }
+
+    /// Tells whoever looks on what was done.
+    fn witness(&self, deeds: impl IntoIterator<Item = Written>) {
+        if let Some(faults) = &self.faults {
+            deeds.into_iter().for_each(|deed| faults.witness(deed));
         }
     }
 
@@ -76,21 +128,30 @@ impl MemoryStore {
         &self,
         call: Call,
         now: Timestamp,
-        act: impl FnOnce(&mut Tables) -> Result<T, Error> + Send,
+        act: impl FnOnce(&mut Tables, bool) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let shards = self.layout.shards;
-        let sealed = |tables: &mut Tables| {
-            let answer = act(tables);
-            tables.trail.seal(now, shards);
+        let sealed = |data: &mut Data, unfenced| {
+            let answer = act(&mut data.tables, unfenced);
+            data.tables.trail.seal(now, shards);
             answer
         };
-        self.call(call, sealed).await
+        self.call_data(call, sealed).await
     }
 
     async fn call<T: Send>(
         &self,
         call: Call,
         act: impl FnOnce(&mut Tables) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        self.call_data(call, |data, _| act(&mut data.tables)).await
+    }
+
+    /// A call. What acts is told whether it is to mind fences.
+    async fn call_data<T: Send>(
+        &self,
+        call: Call,
+        act: impl FnOnce(&mut Data, bool) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         drop(self.open()?);
         let fault = self.faults.as_ref().map(|faults| faults.before(call)).unwrap_or_default();
@@ -100,7 +161,7 @@ impl MemoryStore {
         if let Some(Failure::Before(error)) = fault.failure {
             return Err(error);
         }
-        let answer = act(&mut self.open()?.tables);
+        let answer = act(&mut *self.open()?, fault.unfenced);
         if let Some(wait) = fault.wait_after {
             wait.await;
         }
@@ -113,7 +174,7 @@ impl MemoryStore {
 
     fn open(&self) -> Result<MutexGuard<'_, Data>, Error> {
         let data = self.lock();
-        if data.open_handle == self.handle { Ok(data) } else { Err(Error::Closed) }
+        if data.open.contains_key(&self.handle) { Ok(data) } else { Err(Error::Closed) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Data> {
@@ -146,7 +207,7 @@ impl Store for MemoryStore {
         jobs: Vec<Submission>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
-        self.change(Call::Submit, now, |tables| Ok(tables.submit(now, jobs, on_conflict))).await
+        self.change(Call::Submit, now, |tables, _| Ok(tables.submit(now, jobs, on_conflict))).await
     }
 
     async fn apply(
@@ -155,7 +216,17 @@ impl Store for MemoryStore {
         epoch: Option<u64>,
         orders: Vec<Order>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
-        self.change(Call::Apply, now, |tables| tables.apply(now, epoch, orders)).await
+        self.change(Call::Apply, now, |tables, unfenced| {
+            let lease_time = (!unfenced).then(|| self.lease_time(now));
+            let answers = tables.apply(now, epoch, &orders, lease_time);
+            let granted = orders.iter().zip(answers.iter().flatten());
+            let deed = |(order, answer): (_, &Result<Applied, Refusal>)| {
+                Written::of(order, answer.as_ref().ok()?, self.layout.shards)
+            };
+            self.witness(granted.filter_map(deed));
+            answers
+        })
+        .await
     }
 
     async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error> {
@@ -232,7 +303,7 @@ impl Store for MemoryStore {
 
     async fn close(&self) -> Result<(), Error> {
         self.call(Call::Close, |_| Ok(())).await?;
-        self.open()?.open_handle += 1;
+        self.open()?.open.remove(&self.handle);
         Ok(())
     }
 }

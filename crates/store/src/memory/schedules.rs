@@ -20,7 +20,7 @@ impl Schedules for MemoryStore {
         now: Timestamp,
         orders: Vec<ScheduleOrder>,
     ) -> Result<Vec<Result<Edited, ScheduleRefusal>>, Error> {
-        self.change(Call::EditSchedules, now, |tables| tables.edit_schedules(now, orders)).await
+        self.change(Call::EditSchedules, now, |tables, _| tables.edit_schedules(now, orders)).await
     }
 
     async fn schedules(&self, tenant: &Tenant, ids: Vec<ScheduleId>) -> Result<Vec<Option<Schedule>>, Error> {

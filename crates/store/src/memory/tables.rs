@@ -139,26 +139,33 @@ impl Tables {
         }
     }
 
+    /// Applies orders; whether a lease is over is asked of `lease_time`, and without it of nobody.
     pub(super) fn apply(
         &mut self,
         now: Timestamp,
         epoch: Option<u64>,
-        orders: Vec<Order>,
+        orders: &[Order],
+        lease_time: Option<Timestamp>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Err(Error::Fenced);
         }
-        orders.iter().map(|order| self.apply_one(now, order)).collect()
+        orders.iter().map(|order| self.apply_one(now, order, lease_time)).collect()
     }
 
-    fn apply_one(&mut self, now: Timestamp, order: &Order) -> Result<Result<Applied, Refusal>, Error> {
+    fn apply_one(
+        &mut self,
+        now: Timestamp,
+        order: &Order,
+        lease_time: Option<Timestamp>,
+    ) -> Result<Result<Applied, Refusal>, Error> {
         if let Some(claim) = &order.key {
             let (answer, changes) = evaluate::obey_once(self, now, order, claim)?;
             self.carry_out(&order.tenant, changes);
             return Ok(answer);
         }
-        if let Command::Claim { epoch, .. } = order.command
-            && !self.leases.allows(now, Shard::of(&order.tenant, self.layout.shards), epoch)
+        if let (Command::Claim { epoch, .. }, Some(lease_time)) = (&order.command, lease_time)
+            && !self.leases.allows(lease_time, Shard::of(&order.tenant, self.layout.shards), *epoch)
         {
             return Ok(Err(Refusal::Fenced));
         }
