@@ -8,10 +8,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Order;
 use tokio::sync::mpsc;
 
+use super::leases::Over;
 use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, outcomes};
@@ -22,6 +24,8 @@ pub(super) const QUEUE_COUNT_MAX: usize = 1_000;
 const TRIES_MAX: usize = 20;
 /// Wait before a failed read is tried again.
 const RETRY_WAIT_MS: u64 = 100;
+/// What was read so long ago may have ended since, and been given to others.
+const ANSWER_MS_MAX: i64 = SECOND_MS;
 
 /// Attempts handed on by another node.
 pub(super) struct Handed {
@@ -48,7 +52,9 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) 
 async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
     let ids: Vec<JobId> = attempts.iter().map(|(id, _)| *id).collect();
     for _ in 0..TRIES_MAX {
+        let asked_ms = shared.clock.monotonic_ms();
         match shared.store.get(&tenant, ids.clone()).await {
+            Ok(_) if shared.clock.monotonic_ms().saturating_sub(asked_ms) > ANSWER_MS_MAX => {}
             Ok(found) => {
                 let is_it = |job: &Job, token| job.status.running.is_some() && job.status.token == token;
                 let pairs = found.into_iter().zip(attempts);
@@ -67,6 +73,31 @@ async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)
     let shared = Arc::clone(shared);
     tokio::spawn(async move { give_back(&shared, jobs).await });
     Vec::new()
+}
+
+/// Takes attempts back whose leases ran out, and that are known not to have reached the node they were handed to: at no cost,
+/// unless a worker was heard of all the same.
+pub(super) async fn take_back(shared: Arc<Shared>, over: Vec<Over>) {
+    let mut orders = Vec::with_capacity(over.len());
+    for Over { tenant, id, token, lease_until, .. } in over {
+        let found = loop {
+            match shared.store.get(&tenant, vec![id]).await {
+                Ok(mut found) => break found.pop().flatten(),
+                Err(error) if error.is_retryable() => {
+                    shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
+                }
+                Err(_) => return,
+            }
+        };
+        let running = found.filter(|job| job.status.token == token).and_then(|job| job.status.running);
+        let command = if running.is_some_and(|running| running.lease_until == lease_until) {
+            Command::Release { token }
+        } else {
+            Command::LeaseOver { token, lease_until, jitter: shared.random.jitter() }
+        };
+        orders.push(Order { tenant, id, command, key: None });
+    }
+    outcomes::write(&shared, orders).await;
 }
 
 /// Hands attempts back that never reached a worker, at no cost.

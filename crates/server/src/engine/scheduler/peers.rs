@@ -12,6 +12,8 @@ use tidewheel_store::{News, Want};
 
 use super::Scheduler;
 use crate::engine::deliver::Report;
+use crate::engine::handed;
+use crate::engine::leases::Over;
 use crate::engine::peers::{
     self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
 };
@@ -80,6 +82,7 @@ impl Scheduler {
         // All who serve shards are told the same: each gives its part.
         let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
         let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
+        self.peers.answered(node, number, now_ms);
         for want in wants {
             let (room, wish) = (want.room, Wish::of(want));
             let share = match wish.interest.only_tenant() {
@@ -134,26 +137,43 @@ impl Scheduler {
         let Some((to, number)) = self.peers.hand(id, running.len(), now_ms) else { return running };
         // Watched over by their leases from here on, not by this node's knowledge of the other's workers.
         self.ready.finished(id, running.len());
+        let keys = running.iter().map(|job| (job.id, job.status.token)).collect();
+        self.peers.handed(&to, number, keys, now_ms);
         let attempt = |job: &Arc<Job>| (job.tenant.clone(), job.id, job.status.token);
         let jobs = running.iter().map(attempt).collect();
         let is_told = self.shared.pass_on(News::Handed { from, to, number, jobs });
         if is_told { Vec::new() } else { running }
     }
 
+    /// Of leases that ran out, takes back at no cost what never reached the node it was handed to; returns the others.
+    pub(super) fn take_back_lost(&self, over: Vec<Over>) -> Vec<Over> {
+        let (lost, others): (Vec<Over>, Vec<Over>) =
+            over.into_iter().partition(|lease| self.peers.is_lost(&lease.id, lease.token));
+        if !lost.is_empty() {
+            tokio::spawn(handed::take_back(Arc::clone(&self.shared), lost));
+        }
+        others
+    }
+
     /// Attempts were started elsewhere for this node's workers.
     fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
         let now_ms = self.shared.clock.monotonic_ms();
         self.peers.note(from, number, now_ms);
+        let now = self.shared.clock.now();
+        let (jobs, late): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| Guest::new(job, now, now_ms).is_some());
+        late.iter().for_each(|job| self.give_back(job));
         let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
         for job in left {
             // Whoever wanted it is busy by now, or was when it said so: it is the next.
-            if self.draining.is_none()
-                && self.peers.guests.len() < GUESTS_COUNT_MAX
-                && self.ready.would_take(&job)
-            {
-                self.peers.guests.push(Guest::new(job, now_ms));
-            } else {
-                self.give_back(&job);
+            let guest = Guest::new(&job, now, now_ms).filter(|_| {
+                self.draining.is_none()
+                    && self.peers.guests.len() < GUESTS_COUNT_MAX
+                    && self.ready.would_take(&job)
+            });
+            match guest {
+                Some(guest) => self.peers.guests.push(guest),
+                None => self.give_back(&job),
             }
         }
     }
