@@ -1,6 +1,6 @@
 //! A short run of the nemesis, with faults that can be made everywhere: three nodes on a PostgreSQL with a synchronous standby,
 //! under load. `docs/nemesis.md` says how to run it for longer, and with everything.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use std::path::PathBuf;
 use std::time::Duration;
