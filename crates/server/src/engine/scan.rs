@@ -408,7 +408,11 @@ mod tests {
         let side_by_side: Vec<_> =
             (0..5).map(|_| scan.next_read(at(10), at(10), |_| true).unwrap()).collect();
         for read in side_by_side {
-            scan.done(&read.stretch, Reached::NoRoom { at: at(1), retry_at: at(10) }, at(10));
+            scan.done(
+                &read.stretch,
+                Reached::NoRoom { after: read.after, at: at(1), retry_at: at(10) },
+                at(10),
+            );
         }
         let mut read_count = BTreeMap::<Tenant, usize>::new();
         for n in 0..400 {

@@ -130,7 +130,7 @@ mod tests {
     /// The page one database gives of its jobs, latest first, that looks at no more than so many.
     fn page(times: &[i64], after: Option<PageCursor>, count_max: usize) -> Page {
         let mut below: Vec<Job> = times.iter().map(|at| job(*at)).collect();
-        below.sort_by(|a, b| b.id.cmp(&a.id));
+        below.sort_by_key(|job| std::cmp::Reverse(job.id));
         below.retain(|job| after.is_none_or(|PageCursor(id)| job.id < id));
         let is_more = below.len() > count_max;
         below.truncate(count_max);
