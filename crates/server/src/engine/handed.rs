@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Order;
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ pub(super) const QUEUE_COUNT_MAX: usize = 1_000;
 const TRIES_MAX: usize = 20;
 /// Wait before a failed read is tried again.
 const RETRY_WAIT_MS: u64 = 100;
+/// What was read so long ago may have ended since, and been given to others.
+const ANSWER_MS_MAX: i64 = SECOND_MS;
 
 /// Attempts handed on by another node.
 pub(super) struct Handed {
@@ -48,7 +51,9 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) 
 async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
     let ids: Vec<JobId> = attempts.iter().map(|(id, _)| *id).collect();
     for _ in 0..TRIES_MAX {
+        let asked_ms = shared.clock.monotonic_ms();
         match shared.store.get(&tenant, ids.clone()).await {
+            Ok(_) if shared.clock.monotonic_ms().saturating_sub(asked_ms) > ANSWER_MS_MAX => {}
             Ok(found) => {
                 let is_it = |job: &Job, token| job.status.running.is_some() && job.status.token == token;
                 let pairs = found.into_iter().zip(attempts);

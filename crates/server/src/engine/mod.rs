@@ -222,14 +222,18 @@ impl Engine {
         }
         let scheduler =
             Scheduler::open(Arc::clone(&shared), config, parts.deliverer, Reports(reports)).await?;
+        // First, since it can fail, and then nothing of the engine is to be left behind.
+        let ownership = match node {
+            Some(card) => Some(Ownership::join(Arc::clone(&shared), card).await?),
+            None => None,
+        };
         tokio::spawn(outcomes::run(Arc::clone(&shared), reported));
         tokio::spawn(scheduler.run(inbox));
         tokio::spawn(repair::run(Arc::downgrade(&shared)));
-        if let Some(card) = node {
+        if let Some(ownership) = ownership {
             tokio::spawn(relay::send(Arc::clone(&shared), news));
             tokio::spawn(relay::receive(Arc::clone(&shared)));
             tokio::spawn(demands::run(Arc::downgrade(&shared)));
-            let ownership = Ownership::join(Arc::clone(&shared), card).await?;
             tokio::spawn(ownership.run(told_to_leave));
         }
         Ok(Self { shared })

@@ -127,6 +127,10 @@ impl Ownership {
         let is_first = held.is_empty();
         let asked_ms = self.shared.clock.monotonic_ms();
         let taken = self.leases()?.hold(now, &self.card.id, missing, SHARD_LEASE_MS).await?;
+        if self.shared.clock.monotonic_ms() >= asked_ms.saturating_add(SHARD_TRUST_MS) {
+            // Heard so late, others may have them by now.
+            return Ok(());
+        }
         if !taken.is_empty() && is_first {
             self.trusted_until_ms = asked_ms.saturating_add(SHARD_TRUST_MS);
         }

@@ -12,6 +12,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
+use tidewheel_core::time::Timestamp;
 use tidewheel_store::Want;
 
 use super::ready::{SubscriberId, Wish};
@@ -97,9 +98,12 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(job: Arc<Job>, now_ms: i64) -> Self {
-        let until_ms = now_ms.saturating_add(lease_ms(&job) / GUEST_LEASE_PART);
-        Self { job, until_ms }
+    /// None if too little is left of its lease: it would only be started when another node gives it to others.
+    pub(super) fn new(job: &Arc<Job>, now: Timestamp, now_ms: i64) -> Option<Self> {
+        let part_ms = lease_ms(job) / GUEST_LEASE_PART;
+        let left_ms = job.status.running.as_ref().map_or(0, |running| running.lease_until.since_ms(now));
+        let until_ms = now_ms.saturating_add(part_ms.min(left_ms - part_ms));
+        (left_ms > part_ms).then(|| Self { job: Arc::clone(job), until_ms })
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Read {
     pub(super) stretch: Stretch,
     pub(super) after: Option<Position>,
     pub(super) until: Timestamp,
+    /// Tells it from others of the same stretch.
+    pub(super) number: u64,
 }
 
 /// Where a read left off.
@@ -69,6 +71,8 @@ struct TenantScan {
     cursors: BTreeMap<(Bucket, Part), CursorState>,
     queued: bool,
     reading: Option<(Bucket, Part)>,
+    /// The number of the read under way.
+    read: u64,
     /// The earliest and the latest job announced for the stretch being read, while the read was under way.
     announced: Option<(Timestamp, Timestamp)>,
 }
@@ -80,6 +84,8 @@ pub(super) struct Scan {
     /// Jobs due before this instant were missed while the server was down.
     missed_before: Timestamp,
     tenants: BTreeMap<Tenant, TenantScan>,
+    /// Reads begun so far.
+    reads: u64,
     wakes: BinaryHeap<Reverse<(Timestamp, Tenant)>>,
     turns: Turns<Tenant>,
 }
@@ -95,6 +101,7 @@ impl Scan {
             lookahead_ms,
             missed_before,
             tenants: BTreeMap::new(),
+            reads: 0,
             wakes: BinaryHeap::new(),
             turns: Turns::default(),
         }
@@ -162,7 +169,10 @@ impl Scan {
         self.wake(now);
         for _ in 0..self.turns.len() {
             let tenant = self.turns.pop()?;
-            let Some(scan) = self.tenants.get_mut(&tenant) else { continue };
+            // One that was forgotten meanwhile may be queued for its turn from before.
+            let Some(scan) = self.tenants.get_mut(&tenant).filter(|scan| scan.reading.is_none()) else {
+                continue;
+            };
             scan.queued = false;
             let mut may = None;
             let found = scan.cursors.iter().find(|((_, part), cursor)| {
@@ -185,8 +195,10 @@ impl Scan {
                 Part::Missed => now,
                 Part::Live => horizon,
             };
-            let read = Read { after: cursor.after, until, stretch: Stretch { tenant, bucket, part } };
-            scan.reading = Some((bucket, part));
+            self.reads += 1;
+            let stretch = Stretch { tenant, bucket, part };
+            let read = Read { after: cursor.after, until, stretch, number: self.reads };
+            (scan.reading, scan.read) = (Some((bucket, part)), self.reads);
             scan.announced = None;
             return Some(read);
         }
@@ -201,6 +213,13 @@ impl Scan {
     /// A read of the tenant brought so many jobs.
     pub(super) fn charge(&mut self, tenant: &Tenant, jobs: usize) {
         self.turns.charge(tenant, jobs);
+    }
+
+    /// Whether this very read is waited for. One begun before the tenant was forgotten is not, even if the same stretch is
+    /// being read again: it would pass over what lies before it.
+    pub(super) fn is_reading(&self, read: &Read) -> bool {
+        let scan = self.tenants.get(&read.stretch.tenant);
+        scan.is_some_and(|scan| scan.reading.is_some() && scan.read == read.number)
     }
 
     /// Notes what a read came to.
@@ -387,6 +406,21 @@ mod tests {
         scan.done(&live.stretch, Reached::End { next_at: None }, at(400_000));
         let missed = scan.next_read(at(400_020), at(400_020), |_| true).unwrap();
         assert_eq!((missed.stretch.part, missed.until), (Part::Missed, at(299_999)));
+    }
+
+    #[test]
+    fn a_read_begun_before_its_tenant_was_forgotten_is_not_taken_for_one_begun_since() {
+        let mut scan = Scan::new(0, at(0));
+        scan.announce(&tenant("a"), at(50));
+        let old = scan.next_read(at(100), at(100), |_| true).unwrap();
+        assert!(scan.is_reading(&old));
+        scan.keep(|_| false);
+        assert!(!scan.is_reading(&old), "forgotten");
+        scan.announce(&tenant("a"), at(10));
+        assert!(!scan.is_reading(&old), "known again, and not yet read");
+        let new = scan.next_read(at(100), at(100), |_| true).unwrap();
+        assert!(!scan.is_reading(&old) && scan.is_reading(&new));
+        assert_eq!(new.after, Some(just_before(at(10))));
     }
 
     #[test]

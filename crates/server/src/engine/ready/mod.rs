@@ -100,6 +100,8 @@ pub(super) struct Ready {
     looked_at: Timestamp,
     demand: Demand,
     refills: Turns<Lot>,
+    /// Reads for them begun so far.
+    refill_reads: u64,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
     push_in_flight: usize,
@@ -136,6 +138,7 @@ impl Ready {
             looked_at: now,
             demand: Demand::default(),
             refills: Turns::default(),
+            refill_reads: 0,
             failed_refills: Vec::new(),
             push_in_flight: 0,
             window_ends: now,

@@ -19,6 +19,8 @@ pub(super) struct Overflow {
     bucket: Bucket,
     pub(super) after: Position,
     reading: bool,
+    /// The number of the read under way.
+    read: u64,
     pub(super) queued: bool,
     /// The earliest job turned away while a read was under way.
     turned_away: Option<Timestamp>,
@@ -46,6 +48,9 @@ pub(in crate::engine) struct Refill {
     pub(in crate::engine) lot: Lot,
     pub(in crate::engine) bucket: Bucket,
     pub(in crate::engine) after: Position,
+    /// Tells it from others of the same lot: one begun before its tenant was forgotten says nothing of what is waited for
+    /// since, and would pass over what lies before it.
+    number: u64,
 }
 
 impl Ready {
@@ -93,6 +98,7 @@ impl Ready {
         &mut self,
         mut may_make_up: impl FnMut(&Tenant) -> bool,
     ) -> Option<Refill> {
+        let number = self.refill_reads + 1;
         loop {
             let lot = self.refills.pop()?;
             let Some(overflow) = self.overflow_mut(&lot) else { continue };
@@ -102,15 +108,22 @@ impl Ready {
                 continue;
             }
             overflow.queued = false;
-            overflow.reading = true;
+            (overflow.reading, overflow.read) = (true, number);
             overflow.turned_away = None;
-            return Some(Refill { bucket: overflow.bucket, after: overflow.after, lot });
+            let (bucket, after) = (overflow.bucket, overflow.after);
+            self.refill_reads = number;
+            return Some(Refill { bucket, after, lot, number });
         }
     }
 
     pub(super) fn overflow_mut(&mut self, lot: &Lot) -> Option<&mut Overflow> {
         let slot = self.lanes.get_mut(lot.lane).and_then(Option::as_mut)?;
         slot.overflows.get_mut(&lot.key)
+    }
+
+    /// The lot that waits for this very read.
+    fn awaiting(&mut self, refill: &Refill) -> Option<&mut Overflow> {
+        self.overflow_mut(&refill.lot).filter(|overflow| overflow.reading && overflow.read == refill.number)
     }
 
     /// Takes in what a refill read: the jobs of the page, and where it ended (`None`: the bucket is exhausted).
@@ -145,7 +158,7 @@ impl Ready {
             passed = position;
         }
         let key = refill.lot.key.clone();
-        let Some(overflow) = self.overflow_mut(&refill.lot) else { return };
+        let Some(overflow) = self.awaiting(refill) else { return };
         overflow.reading = false;
         let turned_away = overflow.turned_away.take();
         if let Some(at) = stopped {
@@ -173,11 +186,11 @@ impl Ready {
 
     /// A refill could not be read; it will be tried again.
     pub(in crate::engine) fn refill_failed(&mut self, refill: &Refill) {
-        if let Some(overflow) = self.overflow_mut(&refill.lot) {
+        if let Some(overflow) = self.awaiting(refill) {
             overflow.reading = false;
             overflow.queued = true;
+            self.failed_refills.push(refill.lot.clone());
         }
-        self.failed_refills.push(refill.lot.clone());
     }
 }
 
@@ -187,6 +200,7 @@ impl Overflow {
             bucket: Bucket::of(at),
             after: just_before(at),
             reading: false,
+            read: 0,
             queued: false,
             turned_away: None,
         }

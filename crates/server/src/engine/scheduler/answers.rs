@@ -13,6 +13,7 @@ use super::{READ_RETRY_MS, Scheduler};
 use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
+use crate::engine::peers;
 use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
 use crate::engine::scan::{Part, Reached, Read, Stretch};
 use crate::engine::{Take, expected_start, is_waiting, named};
@@ -30,6 +31,12 @@ struct ClaimNews {
     doubtful: Vec<(Tenant, JobId)>,
 }
 
+/// Whether half of an attempt's lease went by before it began.
+fn is_stale(job: &Job, now: Timestamp) -> bool {
+    let gone_ms = job.status.running.as_ref().map_or(0, |running| now.since_ms(running.started_at));
+    gone_ms.saturating_mul(2) >= peers::lease_ms(job)
+}
+
 fn no_room(at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
     Reached::NoRoom { at, retry_at: now.plus_ms(wait_ms) }
 }
@@ -37,6 +44,10 @@ fn no_room(at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
 impl Scheduler {
     pub(super) fn read_back(&mut self, read: &Read, page: Result<DuePage, Error>, now: Timestamp) {
         self.reads = self.reads.saturating_sub(1);
+        if !self.scan.is_reading(read) {
+            // Others serve it now, or did in between: its cursors are gone already, or begin anew.
+            return;
+        }
         let stretch = &read.stretch;
         let page = match page {
             Ok(page) => page,
@@ -48,10 +59,6 @@ impl Scheduler {
                 return;
             }
         };
-        if !self.shared.territory.holds(&stretch.tenant) {
-            // Others serve it now; its cursors are gone already.
-            return;
-        }
         self.scan.charge(&stretch.tenant, page.jobs.len());
         let horizon = self.horizon(now);
         let stopped = match stretch.part {
@@ -75,8 +82,6 @@ impl Scheduler {
     pub(super) fn refilled(&mut self, refill: &Refill, page: Result<DuePage, Error>, now: Timestamp) {
         self.reads = self.reads.saturating_sub(1);
         match page {
-            // Others serve it now.
-            Ok(_) | Err(_) if !self.shared.territory.holds(&refill.lot.key.tenant) => {}
             Ok(page) => {
                 let times = (now, self.shared.clock.monotonic_ms());
                 self.ready.refill(refill, (page.jobs, page.resume), &mut self.governor, times);
@@ -200,6 +205,13 @@ impl Scheduler {
             // An old read brought it back while it was under way: the attempt that was found to be ours is.
             Granted::Running(job) if self.leases.token(&job.id) == Some(job.status.token) => {
                 self.ready.unclaim(&job.id);
+            }
+            // Heard of so late that another node may have taken the job over: were it started now, an old attempt would
+            // follow a new one. Not worth it; handed back at no cost, if it is still this one's.
+            Granted::Running(job) if self.shared.territory.is_shared() && is_stale(&job, now) => {
+                self.ready.unclaim(&job.id);
+                let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
+                self.reports.send(Report { tenant, id, command: Command::Release { token } });
             }
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 news.lags.note(pick, now.since_ms(expected_start(pick)));

@@ -44,7 +44,10 @@ impl Scheduler {
             }
             Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
             Message::Listed(tenants) => {
-                for (tenant, first_at) in tenants {
+                // A listing may end after its shard was lost. Were its tenants taken up, and the shard gained again, they
+                // would be read as if nothing had been in between.
+                let held = tenants.into_iter().filter(|(tenant, _)| self.shared.territory.holds(tenant));
+                for (tenant, first_at) in held {
                     self.scan.open(&tenant, first_at);
                 }
             }

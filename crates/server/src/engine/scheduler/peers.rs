@@ -144,16 +144,21 @@ impl Scheduler {
     fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
         let now_ms = self.shared.clock.monotonic_ms();
         self.peers.note(from, number, now_ms);
+        let now = self.shared.clock.now();
+        let (jobs, late): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| Guest::new(job, now, now_ms).is_some());
+        late.iter().for_each(|job| self.give_back(job));
         let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
         for job in left {
             // Whoever wanted it is busy by now, or was when it said so: it is the next.
-            if self.draining.is_none()
-                && self.peers.guests.len() < GUESTS_COUNT_MAX
-                && self.ready.would_take(&job)
-            {
-                self.peers.guests.push(Guest::new(job, now_ms));
-            } else {
-                self.give_back(&job);
+            let guest = Guest::new(&job, now, now_ms).filter(|_| {
+                self.draining.is_none()
+                    && self.peers.guests.len() < GUESTS_COUNT_MAX
+                    && self.ready.would_take(&job)
+            });
+            match guest {
+                Some(guest) => self.peers.guests.push(guest),
+                None => self.give_back(&job),
             }
         }
     }
