@@ -10,6 +10,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::clock::Clock;
+use tidewheel_store::memory::Written;
 
 use crate::clock::SimClock;
 use crate::schedule_wish::{Deed, ScheduleAnswer, ScheduleWish};
@@ -122,6 +123,27 @@ pub enum Event {
     ServerGone {
         /// Whether it was asked to go.
         drained: bool,
+    },
+    /// A node of a cluster did something in the store.
+    Witnessed {
+        /// Which node.
+        node: usize,
+        /// What.
+        deed: Written,
+    },
+    /// Two nodes that are awake both say that they serve a shard.
+    ServedTwice {
+        /// Which.
+        shard: u16,
+    },
+    /// The nodes of a cluster have had time to recover: nothing moves any more.
+    Recovered,
+    /// How many shards each node of a cluster serves in the end.
+    Served {
+        /// Shards there are.
+        shards: usize,
+        /// By node.
+        counts: Vec<usize>,
     },
     /// Something was broken on purpose.
     Fault(&'static str, i64),

@@ -5,11 +5,12 @@
 //! |---|---|
 //! | [`plan`] | what a seed stands for |
 //! | [`dice`], [`clock`] | randomness and time of a run |
-//! | [`world`] | the run's server, which comes and goes |
+//! | [`world`] | the run's servers, which come and go |
 //! | [`client`], [`owner`] | who submits jobs, who changes them |
 //! | [`planner`], [`almanac`] | who makes and changes schedules, and what they can be |
 //! | [`target`], [`worker`], [`stream_worker`], [`runner`], [`conduct`] | who runs them, and how |
-//! | [`weather`], [`nemesis`] | what goes wrong with the store, and with everything else |
+//! | [`weather`], [`nemesis`], [`cluster_nemesis`] | what goes wrong with the store, and with everything else |
+//! | [`watch`] | who looks on while it runs |
 //! | [`history`], [`schedule_wish`], [`checker`] | what happened, and whether it should have |
 //! | [`remains`] | what is in the store when it is over |
 //! | [`run`] | a run from beginning to end |
@@ -19,6 +20,7 @@ pub mod almanac;
 pub mod checker;
 pub mod client;
 pub mod clock;
+pub mod cluster_nemesis;
 pub mod conduct;
 pub mod dice;
 pub mod history;
@@ -33,6 +35,7 @@ pub mod runner;
 pub mod schedule_wish;
 pub mod stream_worker;
 pub mod target;
+pub mod watch;
 pub mod weather;
 pub mod worker;
 pub mod world;

@@ -1,4 +1,4 @@
-//! Runs one seed, or a range of them: `tidewheel-sim --seed 7 [--count 100] [--verbose]`.
+//! Runs one seed, or a range of them: `tidewheel-sim --seed 7 [--nodes 3] [--count 100] [--verbose]`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,19 +6,23 @@ use std::process::ExitCode;
 use tidewheel_sim::plan::Plan;
 use tidewheel_sim::{report, run};
 
-const USAGE: &str = "usage: tidewheel-sim --seed N [--count N] [--verbose]";
+const USAGE: &str = "usage: tidewheel-sim --seed N [--nodes K] [--count N] [--verbose]
+  --seed N    from 1000000 on, a seed stands for 3 to 5 nodes, before that for one
+  --nodes K   as many nodes, whatever the seed stands for, at most 5";
 
 struct Wanted {
     seed: u64,
+    nodes: Option<usize>,
     count: u64,
     verbose: bool,
 }
 
 fn wanted(mut arguments: impl Iterator<Item = String>) -> Option<Wanted> {
-    let mut wanted = Wanted { seed: 0, count: 1, verbose: false };
+    let mut wanted = Wanted { seed: 0, nodes: None, count: 1, verbose: false };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seed" => wanted.seed = arguments.next()?.parse().ok()?,
+            "--nodes" => wanted.nodes = Some(arguments.next()?.parse().ok()?),
             "--count" => wanted.count = arguments.next()?.parse().ok()?,
             "--verbose" => wanted.verbose = true,
             _ => return None,
@@ -35,7 +39,8 @@ fn main() -> std::io::Result<ExitCode> {
     };
     let mut failed = 0_u64;
     for seed in (0..wanted.count).map(|n| wanted.seed.wrapping_add(n)) {
-        let run = run::run(Plan::of(seed))?;
+        let plan = wanted.nodes.map_or_else(|| Plan::of(seed), |nodes| Plan::with_nodes(seed, nodes));
+        let run = run::run(plan)?;
         if wanted.verbose {
             write!(out, "{:#?}\n{}", run.plan, report::record(&run))?;
         }

@@ -9,20 +9,22 @@ use tidewheel_core::schedule::Schedule;
 use tidewheel_store::{Filter, ListQuery, ScheduleQuery, Store};
 
 use crate::checker::{KeptSchedule, Ledger};
-use crate::plan::Strike;
+use crate::plan::{ClusterStrike, Strike};
+use crate::weather::Weather;
 use crate::world::World;
 
 /// Everything there is, as it is at one instant: nothing happens while it is read.
 pub async fn read(world: &World) -> Ledger {
-    world.weather.stand_still();
+    world.weathers().for_each(Weather::stand_still);
     let mut ledger = Ledger {
         jobs: BTreeMap::new(),
         schedules: BTreeMap::new(),
         call_ms_max: call_ms_max(world),
+        skew_ms_max: world.plan.skew_ms_max,
         ended_at: world.now(),
     };
-    let Some(engine) = world.engine() else { return ledger };
-    let store = engine.store().as_ref();
+    let Some(store) = world.looked_at() else { return ledger };
+    let store = store.as_ref();
     for tenant in world.tenants() {
         let jobs = list(store, &tenant, Vec::new()).await;
         ledger.jobs.extend(jobs.into_iter().map(|job| (job.id, job)));
@@ -37,7 +39,11 @@ pub async fn read(world: &World) -> Ledger {
 
 /// How long calls took, unless they were held up for who knows how long or the clock was set back meanwhile.
 fn call_ms_max(world: &World) -> Option<i64> {
-    let is_certain = world.clock.set_back_ms() == 0 && !world.plan.strikes.contains(&Strike::Pause);
+    let plan = &world.plan;
+    let is_held_up = plan.strikes.contains(&Strike::Pause)
+        || plan.cluster_strikes.contains(&ClusterStrike::Pause)
+        || plan.cluster_strikes.contains(&ClusterStrike::CutOff);
+    let is_certain = world.clock.set_back_ms() == 0 && plan.skew_ms_max == 0 && !is_held_up;
     is_certain.then(|| world.plan.climate.call_ms_max())
 }
 

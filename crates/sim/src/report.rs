@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tidewheel_store::memory::Written;
+
 use crate::checker::Violation;
 use crate::history::{Entry, Event};
 use crate::run::Run;
@@ -22,10 +24,12 @@ pub fn violations(run: &Run) -> String {
         }
     }
     if !run.violations.is_empty() {
-        let (count, seed) = (run.violations.len(), run.plan.seed);
+        let (count, seed, nodes) = (run.violations.len(), run.plan.seed, run.plan.nodes);
         line(
             &mut text,
-            format_args!("{count} violations; again: cargo run -p tidewheel-sim -- --seed {seed}"),
+            format_args!(
+                "{count} violations; again: cargo run -p tidewheel-sim -- --seed {seed} --nodes {nodes}"
+            ),
         );
     }
     text
@@ -48,8 +52,9 @@ pub fn summary(run: &Run) -> String {
         |matches: fn(&Event) -> bool| run.entries.iter().filter(|entry| matches(&entry.event)).count();
     let elapsed_s = run.entries.last().map_or(0, |entry| entry.elapsed_ms / 1_000);
     format!(
-        "seed {}: {} acknowledged, {} starts, {} servers, {} faults, {} violations, {elapsed_s} virtual s, {} store calls, {:?}",
+        "seed {}, {} nodes: {} acknowledged, {} starts, {} servers, {} faults, {} violations, {elapsed_s} virtual s, {} store calls, {:?} {:?}",
         run.plan.seed,
+        run.plan.nodes,
         count(|event| matches!(event, Event::Taken { .. })),
         count(|event| matches!(event, Event::Started(_))),
         count(|event| matches!(event, Event::ServerUp)),
@@ -57,6 +62,7 @@ pub fn summary(run: &Run) -> String {
         run.violations.len(),
         run.store_calls,
         run.plan.strikes,
+        run.plan.cluster_strikes,
     )
 }
 
@@ -67,7 +73,10 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 /// What led to a violation: everything about its job, and every fault.
 fn tail<'a>(entries: &'a [Entry], violation: &Violation) -> Vec<&'a Entry> {
-    let is_usual = |event: &Event| matches!(event, Event::Held { count, bound } if count <= bound);
+    let is_usual = |event: &Event| {
+        matches!(event, Event::Held { count, bound } if count <= bound)
+            || matches!(event, Event::Witnessed { deed: Written::Leased { .. }, .. })
+    };
     let is_of_schedule = |event: &Event| match (violation.schedule, event) {
         (Some(id), Event::ScheduleWishing(wish)) => wish.id == id,
         (Some(id), Event::ScheduleGranted(answer)) => answer.schedule.id == id,
@@ -94,6 +103,8 @@ fn subject(event: &Event) -> Option<tidewheel_core::id::JobId> {
     match event {
         Event::Submitting(asked) => Some(asked.id),
         Event::Started(start) => Some(start.id),
+        Event::Witnessed { deed: Written::Claimed { id, .. } | Written::Ended { id, .. }, .. } => Some(*id),
+        Event::Witnessed { deed: Written::Leased { .. } | Written::Released { .. }, .. } => None,
         Event::Taken { id }
         | Event::Known { id, .. }
         | Event::SubmitUnclear { id }
@@ -111,6 +122,9 @@ fn subject(event: &Event) -> Option<tidewheel_core::id::JobId> {
         | Event::ServerGone { .. }
         | Event::Fault(..)
         | Event::FaultsOver
+        | Event::ServedTwice { .. }
+        | Event::Recovered
+        | Event::Served { .. }
         | Event::Held { .. }
         | Event::TooManyPushes { .. } => None,
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tidewheel_core::job::Priority;
 use tidewheel_core::limits::{HOUR_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_server::clock::Clock;
@@ -10,12 +9,15 @@ use tokio::task::JoinSet;
 
 use crate::checker::{self, Violation};
 use crate::client::{self, QUEUES, is_deserted};
+use crate::cluster_nemesis;
 use crate::history::{Entry, Event};
 use crate::nemesis;
 use crate::plan::{Plan, Workforce};
 use crate::planner;
 use crate::remains;
 use crate::stream_worker::{self, Duty};
+use crate::watch;
+use crate::weather::Weather;
 use crate::worker;
 use crate::world::World;
 
@@ -43,6 +45,9 @@ pub struct Run {
 const RECOVERY_MS: i64 = 90 * SECOND_MS;
 /// How long clients go on after that, so that recovery can be seen.
 const CLIENTS_MS: i64 = 40 * SECOND_MS;
+/// The same for a cluster: a lease of a shard, one of an attempt there, and a sweep.
+const CLUSTER_RECOVERY_MS: i64 = 50 * SECOND_MS;
+const CLUSTER_CLIENTS_MS: i64 = 10 * SECOND_MS;
 /// From then on, how late a job may be.
 pub(crate) const LATE_MS_MAX: i64 = 3 * SECOND_MS;
 /// Audits that find something late before the run is given up.
@@ -54,8 +59,6 @@ const RARE_AUDIT_MS: i64 = 30 * SECOND_MS;
 /// After which everything must have ended. Set by the clock: a job due by a clock that was set back an hour
 /// waits for that hour.
 const SETTLED_MS: i64 = 4 * HOUR_MS;
-/// Lanes that can be under way: hosts and queues.
-const LANES: usize = 6;
 
 /// Runs a seed.
 ///
@@ -68,21 +71,32 @@ pub fn run(plan: Plan) -> std::io::Result<Run> {
 
 async fn live(plan: Plan) -> Run {
     let world = World::new(plan);
-    world.start_server().await;
+    for node in 0..world.plan.nodes {
+        world.start_server(node).await;
+    }
     for tenant in world.tenants() {
         for queue in QUEUES {
             employ(&world, &tenant, Arc::from(queue));
         }
     }
+    let is_cluster = world.plan.nodes > 1;
+    let (recovery_ms, clients_ms) =
+        if is_cluster { (CLUSTER_RECOVERY_MS, CLUSTER_CLIENTS_MS) } else { (RECOVERY_MS, CLIENTS_MS) };
     let mut clients = JoinSet::new();
     for _ in 0..world.plan.clients {
-        clients.spawn(client::run(Arc::clone(&world), RECOVERY_MS + CLIENTS_MS));
+        clients.spawn(client::run(Arc::clone(&world), recovery_ms + clients_ms));
     }
     for _ in 0..world.plan.schedules {
-        clients.spawn(planner::run(Arc::clone(&world), RECOVERY_MS));
+        clients.spawn(planner::run(Arc::clone(&world), recovery_ms));
     }
-    tokio::spawn(watch_memory(Arc::clone(&world)));
-    nemesis::run(&world).await;
+    tokio::spawn(watch::memory(Arc::clone(&world)));
+    if is_cluster {
+        tokio::spawn(watch::shards(Arc::clone(&world)));
+        cluster_nemesis::run(&world).await;
+    } else {
+        nemesis::run(&world).await;
+    }
+    world.sleep_ms(recovery_ms).await;
     settle(&world, clients).await;
     let ledger = remains::read(&world).await;
     let entries = world.history.entries();
@@ -91,7 +105,7 @@ async fn live(plan: Plan) -> Run {
         plan: world.plan.clone(),
         entries,
         violations,
-        store_calls: world.weather.calls(),
+        store_calls: world.weathers().map(Weather::calls).sum(),
         streamed: world.streamed(),
         schedules: ledger.schedules.len(),
         decided: ledger.schedules.values().map(|kept| kept.entries.len()).sum(),
@@ -115,7 +129,7 @@ fn employ(world: &Arc<World>, tenant: &Tenant, queue: Arc<str>) {
 
 /// Waits until everything has ended that can, and notes what is late on the way.
 async fn settle(world: &World, mut clients: JoinSet<()>) {
-    world.sleep_ms(RECOVERY_MS).await;
+    world.history.note(Event::Recovered);
     let until_ms = world.clock.monotonic_ms() + SETTLED_MS;
     let mut late = 0;
     loop {
@@ -127,6 +141,7 @@ async fn settle(world: &World, mut clients: JoinSet<()>) {
         // Where something is stuck already, waiting longer tells no more.
         let is_over = open == 0 || late > LATE_AUDITS_MAX || world.clock.monotonic_ms() >= until_ms;
         if is_over && clients_done {
+            watch::note_shares(world);
             return;
         }
         world.sleep_ms(if clients_done { RARE_AUDIT_MS } else { AUDIT_MS }).await;
@@ -136,18 +151,18 @@ async fn settle(world: &World, mut clients: JoinSet<()>) {
 /// How many jobs have not ended that were submitted and can, and whether something is late. Schedules never
 /// run out of jobs, so those of theirs do not count.
 async fn audit(world: &World) -> (usize, bool) {
-    let Some(engine) = world.engine() else { return (0, false) };
+    let Some(store) = world.looked_at() else { return (0, false) };
     let mut jobs = Vec::new();
     for tenant in world.tenants() {
-        jobs.extend(remains::unfinished(engine.store().as_ref(), &tenant).await);
+        jobs.extend(remains::unfinished(store.as_ref(), &tenant).await);
     }
     jobs.retain(|job| !is_deserted(job));
     let now = world.now();
     let mut is_late = false;
     for job in jobs.iter().filter(|job| !is_deserted(job)) {
         // A lease given while the clock was set back has its full length, also once that clock is right again.
-        let lease_until =
-            job.status.running.as_ref().map(|running| running.lease_until.plus_ms(world.clock.set_back_ms()));
+        let slack_ms = world.clock.set_back_ms() + world.plan.skew_ms_max;
+        let lease_until = job.status.running.as_ref().map(|running| running.lease_until.plus_ms(slack_ms));
         let moves_by = job.armed_at().or(lease_until);
         if let Some(since) = moves_by.filter(|at| at.plus_ms(LATE_MS_MAX) < now) {
             world.history.note(Event::Overdue { id: job.id, state: job.status.state, since });
@@ -155,24 +170,4 @@ async fn audit(world: &World) -> (usize, bool) {
         }
     }
     (jobs.iter().filter(|job| job.spec.occurrence.is_none()).count(), is_late)
-}
-
-/// Notes how much the server holds in memory.
-async fn watch_memory(world: Arc<World>) {
-    let config = &world.plan.config;
-    let lots = LANES * world.plan.tenants * Priority::ALL.len();
-    let bound = config.held_count_max + lots * config.lot_count_min;
-    loop {
-        world.sleep_ms(if world.is_calm() { 10 * SECOND_MS } else { 2 * SECOND_MS }).await;
-        if let Some(count) = world.engine().and_then(|engine| held_jobs(&engine.metrics().render())) {
-            world.history.note(Event::Held { count, bound });
-        }
-    }
-}
-
-/// The gauge of jobs in memory, out of the metrics' text.
-#[must_use]
-pub fn held_jobs(metrics: &str) -> Option<usize> {
-    let line = metrics.lines().find(|line| line.starts_with("tidewheel_held_jobs "))?;
-    line.rsplit(' ').next()?.parse().ok()
 }

@@ -21,7 +21,7 @@ pub async fn run(world: Arc<World>, tenant: Tenant, queue: Arc<str>) {
             worker: Arc::from("worker"),
             count_max: dice.count(1, 5),
             wait_ms: if world.is_calm() { 20_000 } else { dice.pick(&[0, 50, 1_000, 5_000], 50) },
-            lease_ms: dice.between(1, 6) * SECOND_MS,
+            lease_ms: dice.between(world.lease_s_min(), 6) * SECOND_MS,
         };
         let jobs = world.call(|engine| async move { engine.take(take).await }).await.unwrap_or_default();
         let found_nothing = jobs.is_empty();

@@ -114,7 +114,8 @@ fn judge(events: Vec<Event>, job: Option<Job>) -> Vec<Promise> {
         .collect();
     let jobs: BTreeMap<JobId, Job> = job.into_iter().map(|job| (job.id, job)).collect();
     let schedules = BTreeMap::new();
-    let ledger = Ledger { jobs, schedules, call_ms_max: None, ended_at: RUN_AT.plus_ms(1_000_000) };
+    let ledger =
+        Ledger { jobs, schedules, call_ms_max: None, skew_ms_max: 0, ended_at: RUN_AT.plus_ms(1_000_000) };
     let mut promises: Vec<Promise> = check(&entries, &ledger).into_iter().map(|v| v.promise).collect();
     promises.dedup();
     promises

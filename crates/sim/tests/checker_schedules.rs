@@ -166,7 +166,8 @@ impl Case {
         let kept = KeptSchedule { schedule: self.schedule, entries: self.decided };
         let schedules = self.is_kept.then_some((kept.schedule.id, kept)).into_iter().collect();
         let ended_at = nth(PASSED).plus_ms(5_000);
-        let ledger = Ledger { jobs: self.jobs, schedules, call_ms_max: self.call_ms_max, ended_at };
+        let ledger =
+            Ledger { jobs: self.jobs, schedules, call_ms_max: self.call_ms_max, skew_ms_max: 0, ended_at };
         let mut promises: Vec<Promise> = check(&entries, &ledger).into_iter().map(|v| v.promise).collect();
         promises.sort_unstable();
         promises.dedup();

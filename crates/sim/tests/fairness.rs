@@ -18,7 +18,7 @@ use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_sim::run::held_jobs;
+use tidewheel_sim::watch::held_jobs;
 use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, OnConflict, Order, Submission};
 

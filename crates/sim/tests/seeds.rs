@@ -80,6 +80,10 @@ impl Tally {
                 | Event::Accepted { .. }
                 | Event::ServerUp
                 | Event::FaultsOver
+                | Event::Witnessed { .. }
+                | Event::ServedTwice { .. }
+                | Event::Recovered
+                | Event::Served { .. }
                 | Event::Overdue { .. }
                 | Event::Held { .. }
                 | Event::TooManyPushes { .. } => {}

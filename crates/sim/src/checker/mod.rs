@@ -3,6 +3,7 @@
 //! instant ends in exactly one way, edits hold from when they are acknowledged, and the chain goes on.
 
 mod overlap;
+mod ownership;
 mod schedules;
 mod seen;
 mod timeline;
@@ -20,6 +21,7 @@ use tidewheel_core::time::Timestamp;
 pub use schedules::KeptSchedule;
 
 use crate::history::{Asked, Entry, Event, Start};
+use ownership::Ownership;
 use schedules::SeenSchedule;
 use seen::Seen;
 
@@ -63,6 +65,14 @@ pub enum Promise {
     NoOverlap,
     /// A schedule that goes on has one occurrence waiting, and one that does not has none.
     ChainUnbroken,
+    /// A shard has one node at a time, and nobody else serves it.
+    OneOwnerPerShard,
+    /// Whoever lost a shard claims nothing in it.
+    StaleEpochRefused,
+    /// Without a reason, no shard moves.
+    ShardsStay,
+    /// No node serves more than its share of the shards, and every shard is served.
+    SharesEven,
 }
 
 /// A promise that was broken.
@@ -95,6 +105,8 @@ pub struct Ledger {
     pub jobs: BTreeMap<JobId, Job>,
     /// The schedules in the store.
     pub schedules: BTreeMap<ScheduleId, KeptSchedule>,
+    /// How far the wall clock of a node was from the true time, at most.
+    pub skew_ms_max: i64,
     /// How long a call to the store took at most; none if times of the wall clock do not tell what came first.
     pub call_ms_max: Option<i64>,
     /// What the wall clock shows.
@@ -104,11 +116,12 @@ pub struct Ledger {
 /// Finds everything that is wrong with a run.
 #[must_use]
 pub fn check(entries: &[Entry], ledger: &Ledger) -> Vec<Violation> {
-    let mut checker = Checker::default();
+    // Between clocks that differ, time can go back.
+    let mut checker = Checker { is_set_back: ledger.skew_ms_max > 0, ..Checker::default() };
     for (index, entry) in entries.iter().enumerate() {
         checker.is_set_back |= entry.wall < checker.last_wall;
         checker.last_wall = entry.wall;
-        checker.latest_wall = checker.latest_wall.max(entry.wall);
+        checker.latest_wall = checker.latest_wall.max(entry.wall.plus_ms(ledger.skew_ms_max));
         checker.hear(index, &entry.event);
     }
     checker.close(ledger);
@@ -122,6 +135,8 @@ struct Checker {
     keys: BTreeMap<(Tenant, Arc<str>), JobId>,
     run_keys: BTreeMap<String, JobId>,
     servers_gone: u32,
+    ownership: Ownership,
+    /// The latest that any clock can have shown.
     latest_wall: Timestamp,
     last_wall: Timestamp,
     is_set_back: bool,
@@ -153,7 +168,7 @@ impl Checker {
                 self.keyed(tenant, key, *id);
             }
             Event::Wishing { id, wish } => self.with(*id, |seen| seen.wishing(*wish)),
-            Event::Granted { id, wish } => self.with(*id, |seen| seen.granted(*wish)),
+            Event::Granted { id, wish } => self.with(*id, |seen| seen.granted(index, *wish)),
             Event::Declined { id, wish } => self.with(*id, |seen| seen.declined(*wish)),
             Event::ScheduleWishing(wish) => self.schedules.entry(wish.id).or_default().wishing(wish),
             Event::ScheduleGranted(answer) => {
@@ -175,6 +190,16 @@ impl Checker {
                 }
             }
             Event::ServerGone { .. } => self.servers_gone += 1,
+            Event::Witnessed { deed, .. } => {
+                if let Some((promise, id, text)) = self.ownership.hear(index, self.last_wall, deed) {
+                    self.blame(promise, id, text);
+                }
+            }
+            Event::ServedTwice { shard } => {
+                self.blame(Promise::OneOwnerPerShard, None, format!("two nodes serve shard {shard}"));
+            }
+            Event::Recovered => self.ownership.settled(),
+            Event::Served { shards, counts } => self.shared_out(*shards, counts),
             Event::Overdue { id, state, since } => {
                 self.overdue(*id, &format!("{state:?} since {}", since.as_ms()))
             }
@@ -198,6 +223,13 @@ impl Checker {
             | Event::ServerUp
             | Event::Fault(..)
             | Event::FaultsOver => {}
+        }
+    }
+
+    fn shared_out(&mut self, shards: usize, counts: &[usize]) {
+        let share = shards.div_ceil(counts.len().max(1));
+        if counts.iter().sum::<usize>() != shards || counts.iter().any(|count| *count > share) {
+            self.blame(Promise::SharesEven, None, format!("{shards} shards are served as {counts:?}"));
         }
     }
 
@@ -255,11 +287,12 @@ impl Checker {
     fn started(&mut self, index: usize, start: &Start) {
         self.fired(start);
         let id = start.id;
+        let claimed_index = self.ownership.claimed_at(id, start.token).unwrap_or(index);
         let Some(seen) = self.jobs.get_mut(&id).filter(|seen| seen.asked.tenant == start.tenant) else {
             self.blame(Promise::NothingUnexpected, id, "started, but its tenant never submitted it");
             return;
         };
-        let faults = seen.started(index, start, self.latest_wall, self.servers_gone);
+        let faults = seen.started((index, claimed_index), start, self.latest_wall, self.servers_gone);
         for (promise, text) in faults {
             self.blame(promise, id, text);
         }

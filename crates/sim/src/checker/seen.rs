@@ -26,7 +26,8 @@ pub(super) struct Seen {
     /// Wishes to run it again, each of which may have been granted.
     reruns: u32,
     may_be_discarded: bool,
-    cancelled: bool,
+    /// Where in the record its cancel was acknowledged.
+    cancelled: Option<usize>,
     completed: bool,
     starts: u32,
     /// Ends of attempts that cost none, reported so far.
@@ -58,7 +59,7 @@ impl Seen {
             rerun_open: false,
             reruns: 0,
             may_be_discarded: false,
-            cancelled: false,
+            cancelled: None,
             completed: false,
             starts: 0,
             free_ends: 0,
@@ -78,7 +79,7 @@ impl Seen {
                 self.floor_wished = Some(at);
                 self.rerun_open = true;
                 self.reruns += 1;
-                self.cancelled = false;
+                self.cancelled = None;
                 self.completed = false;
                 // Whoever runs it again after it expired wants it run.
                 self.asked.expires_at = self.asked.expires_at.filter(|expires_at| *expires_at > at);
@@ -87,11 +88,11 @@ impl Seen {
         }
     }
 
-    pub(super) fn granted(&mut self, wish: Wish) {
+    pub(super) fn granted(&mut self, index: usize, wish: Wish) {
         self.rerun_open = false;
         self.floor = self.floor_wished.take().unwrap_or(self.floor);
         if wish == Wish::Cancel {
-            self.cancelled = true;
+            self.cancelled = Some(index);
         }
     }
 
@@ -110,7 +111,7 @@ impl Seen {
 
     pub(super) fn started(
         &mut self,
-        index: usize,
+        (index, claimed_index): (usize, usize),
         start: &Start,
         latest_wall: Timestamp,
         servers_gone: u32,
@@ -135,7 +136,8 @@ impl Seen {
         if self.asked.deserted {
             blame(Promise::NothingUnexpected, "started, but nobody takes jobs of its queue".to_owned());
         }
-        if self.cancelled {
+        // What one node has claimed may be on its way to the runner while another acknowledges a cancel.
+        if self.cancelled.is_some_and(|cancelled| cancelled < claimed_index) {
             blame(Promise::NoStartAfterCancel, format!("attempt {} after its cancel", start.attempt));
         }
         if self.completed {

@@ -10,7 +10,7 @@ mod outbox;
 mod strokes;
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewheel_core::job::{Command, Ending, Job, Priority};
@@ -61,7 +61,7 @@ pub async fn run(world: Arc<World>, duty: Duty) {
                 worker: Arc::from("streamer"),
                 queues: vec![Arc::clone(&duty.queue)],
                 interest: interest.clone(),
-                lease_ms: dice.between(1, 8) * SECOND_MS,
+                lease_ms: dice.between(world.lease_s_min(), 8) * SECOND_MS,
                 credits: dice.count(1, CREDITS_MAX),
                 resume: None,
                 idle_heartbeat_ms: None,
@@ -72,6 +72,7 @@ pub async fn run(world: Arc<World>, duty: Duty) {
             line: Mutex::default(),
             said,
             frozen_until_ms: AtomicI64::new(0),
+            home: AtomicUsize::new(world.any_node()),
         });
         // With the set end all tasks of the process.
         let mut tasks = JoinSet::new();
@@ -115,6 +116,8 @@ struct Process {
     line: Mutex<Option<Line>>,
     said: mpsc::UnboundedSender<Said>,
     frozen_until_ms: AtomicI64,
+    /// The node it turns to.
+    home: AtomicUsize,
 }
 
 impl Process {
@@ -145,14 +148,23 @@ impl Process {
         });
         let credits = self.subscription.credits.saturating_sub(self.hands.count());
         let subscription = Subscription { credits, resume, ..self.subscription.clone() };
-        let life = self.world.life();
-        let connected = self.world.call(|engine| async move {
+        let node = self.turn_to();
+        let life = self.world.life_of(node);
+        let connected = self.world.call_at(node, |engine| async move {
             let connected = engine.connect_worker(subscription).await;
             connected.map_err(|refused| Error::Unavailable(format!("{refused:?}")))
         });
         let (welcome, link, pushes) = connected.await.ok()?;
         let room = Arc::new(AtomicI64::new(i64::try_from(credits).unwrap_or(0)));
         Some((Line { link, life, room }, pushes, welcome.session))
+    }
+
+    /// The node it tries next: mostly the one it knows.
+    fn turn_to(&self) -> usize {
+        if self.world.plan.nodes > 1 && self.dice.percent(30) {
+            self.home.store(self.world.any_node(), Ordering::SeqCst);
+        }
+        self.home.load(Ordering::SeqCst)
     }
 
     /// With a connection, jobs may get lost on their last way; then the worker does not know that it has them.
