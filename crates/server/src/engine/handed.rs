@@ -13,6 +13,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_store::Order;
 use tokio::sync::mpsc;
 
+use super::leases::Over;
 use super::peers::PeerMessage;
 use super::scheduler::Message;
 use super::{Shared, outcomes};
@@ -72,6 +73,31 @@ async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)
     let shared = Arc::clone(shared);
     tokio::spawn(async move { give_back(&shared, jobs).await });
     Vec::new()
+}
+
+/// Takes attempts back whose leases ran out, and that are known not to have reached the node they were handed to: at no cost,
+/// unless a worker was heard of all the same.
+pub(super) async fn take_back(shared: Arc<Shared>, over: Vec<Over>) {
+    let mut orders = Vec::with_capacity(over.len());
+    for Over { tenant, id, token, lease_until, .. } in over {
+        let found = loop {
+            match shared.store.get(&tenant, vec![id]).await {
+                Ok(mut found) => break found.pop().flatten(),
+                Err(error) if error.is_retryable() => {
+                    shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
+                }
+                Err(_) => return,
+            }
+        };
+        let running = found.filter(|job| job.status.token == token).and_then(|job| job.status.running);
+        let command = if running.is_some_and(|running| running.lease_until == lease_until) {
+            Command::Release { token }
+        } else {
+            Command::LeaseOver { token, lease_until, jitter: shared.random.jitter() }
+        };
+        orders.push(Order { tenant, id, command, key: None });
+    }
+    outcomes::write(&shared, orders).await;
 }
 
 /// Hands attempts back that never reached a worker, at no cost.

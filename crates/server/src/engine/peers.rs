@@ -2,15 +2,16 @@
 //! have room for; whoever serves a shard starts attempts for them and says so the same way. Nothing but the store lies
 //! between two nodes, so nodes that cannot reach each other work together all the same.
 //!
-//! What is said can be lost: a want that is not repeated ends, and an attempt that nobody heard of ends with its lease.
+//! What is said can be lost: a want that is not repeated ends, and an attempt that nobody heard of ends with its lease, and
+//! costs nothing if that is known of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
-use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::job::{Job, Token};
+use tidewheel_core::limits::{LEASE_MS_MAX, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Want;
@@ -33,6 +34,9 @@ pub(super) const GUESTS_COUNT_MAX: usize = 256;
 const GUEST_LEASE_PART: i64 = 4;
 /// Wants of other nodes, all together; what is more is not served.
 const SERVED_COUNT_MAX: usize = 20_000;
+
+/// Batches of attempts handed on that are remembered until they are heard of.
+const UNANSWERED_COUNT_MAX: usize = 10_000;
 
 /// What the names of workers begin with that are other nodes.
 const NAME_PREFIX: &str = "via:";
@@ -70,6 +74,15 @@ struct Unheard {
     number: u64,
     count: usize,
     at_ms: i64,
+}
+
+/// Attempts that were handed on together, and that the other node has not said it heard of.
+#[derive(Debug)]
+struct Unanswered {
+    jobs: Vec<(JobId, Token)>,
+    at_ms: i64,
+    /// It was heard of long after, and did not know of them.
+    is_lost: bool,
 }
 
 /// One want of another node.
@@ -119,6 +132,8 @@ pub(super) struct Peers {
     heard: BTreeMap<Arc<str>, (u64, i64)>,
     served: BTreeMap<(Arc<str>, Wish), Peer>,
     by_subscriber: FxHashMap<SubscriberId, (Arc<str>, Wish)>,
+    /// By node and number.
+    unanswered: BTreeMap<(Arc<str>, u64), Unanswered>,
     /// The number of what was last handed on.
     handed: u64,
 }
@@ -157,6 +172,31 @@ impl Peers {
         Some((Arc::clone(&place.0), self.handed))
     }
 
+    /// Remembers what was handed on to a node under a number.
+    pub(super) fn handed(&mut self, to: &Arc<str>, number: u64, jobs: Vec<(JobId, Token)>, at_ms: i64) {
+        self.unanswered.insert((Arc::clone(to), number), Unanswered { jobs, at_ms, is_lost: false });
+        if self.unanswered.len() > UNANSWERED_COUNT_MAX {
+            self.unanswered.pop_first();
+        }
+    }
+
+    /// A node says that it has heard of everything up to that number. That it passes over one that was lost before cannot be
+    /// seen; then that one counts.
+    pub(super) fn answered(&mut self, node: &Arc<str>, number: u64, now_ms: i64) {
+        let heard = (Arc::clone(node), 0)..=(Arc::clone(node), number);
+        let keys: Vec<_> = self.unanswered.range(heard).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.unanswered.remove(key)));
+        let later = (Arc::clone(node), 0)..=(Arc::clone(node), u64::MAX);
+        for (_, unanswered) in self.unanswered.range_mut(later) {
+            unanswered.is_lost |= unanswered.at_ms.saturating_add(WANTS_REPEAT_MS) <= now_ms;
+        }
+    }
+
+    /// Whether an attempt that was handed on is known to have been lost on the way.
+    pub(super) fn is_lost(&self, id: &JobId, token: Token) -> bool {
+        self.unanswered.values().any(|it| it.is_lost && it.jobs.contains(&(*id, token)))
+    }
+
     /// Forgets wants that are over, those of one node or those that were not repeated; returns by which subscribers they
     /// were served.
     pub(super) fn forget(&mut self, node: Option<&str>, now_ms: i64) -> Vec<SubscriberId> {
@@ -170,6 +210,7 @@ impl Peers {
             !is_over
         });
         over.iter().for_each(|id| drop(self.by_subscriber.remove(id)));
+        self.unanswered.retain(|_, it| it.at_ms + LEASE_MS_MAX > now_ms);
         // Whoever it was has long heard that it was heard.
         self.heard.retain(|_, (_, at_ms)| *at_ms + WANT_SILENCE_MS > now_ms);
         over
@@ -197,6 +238,24 @@ mod tests {
         assert_eq!(unheard(0, 100), Some(7));
         assert_eq!(unheard(1, 100), Some(4));
         assert_eq!(unheard(1, 100 + UNHEARD_MS), Some(0));
+    }
+
+    #[test]
+    fn what_was_handed_on_is_lost_if_its_node_is_heard_of_long_after_and_did_not_hear_of_it() {
+        let (mut peers, node): (Peers, Arc<str>) = (Peers::default(), Arc::from("n"));
+        let attempt = |n| (JobId::from_bytes([n; 16]), Token::new(1, 1));
+        let is_lost = |peers: &Peers, n| peers.is_lost(&attempt(n).0, attempt(n).1);
+        peers.handed(&node, 1, vec![attempt(1)], 0);
+        peers.handed(&node, 2, vec![attempt(2)], 0);
+        assert!(!is_lost(&peers, 1) && !is_lost(&peers, 2), "silence says nothing");
+        peers.answered(&Arc::from("m"), 9, WANTS_REPEAT_MS);
+        peers.answered(&node, 0, WANTS_REPEAT_MS - 1);
+        assert!(!is_lost(&peers, 2), "it may be on its way");
+        peers.answered(&node, 1, WANTS_REPEAT_MS);
+        assert!(!is_lost(&peers, 1) && is_lost(&peers, 2));
+        assert!(!peers.is_lost(&attempt(2).0, Token::new(1, 2)), "another attempt");
+        peers.answered(&node, 2, WANTS_REPEAT_MS + 1);
+        assert!(!is_lost(&peers, 2), "it was late, no more");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use tidewheel_store::{News, Want};
 
 use super::Scheduler;
 use crate::engine::deliver::Report;
+use crate::engine::handed;
+use crate::engine::leases::Over;
 use crate::engine::peers::{
     self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
 };
@@ -80,6 +82,7 @@ impl Scheduler {
         // All who serve shards are told the same: each gives its part.
         let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
         let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
+        self.peers.answered(node, number, now_ms);
         for want in wants {
             let (room, wish) = (want.room, Wish::of(want));
             let share = match wish.interest.only_tenant() {
@@ -134,10 +137,22 @@ impl Scheduler {
         let Some((to, number)) = self.peers.hand(id, running.len(), now_ms) else { return running };
         // Watched over by their leases from here on, not by this node's knowledge of the other's workers.
         self.ready.finished(id, running.len());
+        let keys = running.iter().map(|job| (job.id, job.status.token)).collect();
+        self.peers.handed(&to, number, keys, now_ms);
         let attempt = |job: &Arc<Job>| (job.tenant.clone(), job.id, job.status.token);
         let jobs = running.iter().map(attempt).collect();
         let is_told = self.shared.pass_on(News::Handed { from, to, number, jobs });
         if is_told { Vec::new() } else { running }
+    }
+
+    /// Of leases that ran out, takes back at no cost what never reached the node it was handed to; returns the others.
+    pub(super) fn take_back_lost(&self, over: Vec<Over>) -> Vec<Over> {
+        let (lost, others): (Vec<Over>, Vec<Over>) =
+            over.into_iter().partition(|lease| self.peers.is_lost(&lease.id, lease.token));
+        if !lost.is_empty() {
+            tokio::spawn(handed::take_back(Arc::clone(&self.shared), lost));
+        }
+        others
     }
 
     /// Attempts were started elsewhere for this node's workers.
