@@ -1,6 +1,7 @@
 //! Pages of several databases as one. Each database has answered for itself, in the order asked for; what is merged ends where
 //! the first of them stopped looking, so that the next page goes on from one place in all of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tidewheel_core::audit::Record;
@@ -17,7 +18,7 @@ pub(super) fn jobs(pages: Vec<Page>, count_max: usize) -> Page {
     let end = pages.iter().filter_map(|page| page.next).map(|PageCursor(id)| id).max();
     let mut jobs: Vec<Job> = pages.into_iter().flat_map(|page| page.jobs).collect();
     jobs.retain(|job| end.is_none_or(|end| job.id >= end));
-    jobs.sort_by(|a, b| b.id.cmp(&a.id));
+    jobs.sort_by_key(|job| Reverse(job.id));
     let is_cut = jobs.len() > count_max;
     jobs.truncate(count_max);
     let next = if is_cut { jobs.last().map(|job| job.id) } else { end };
@@ -130,7 +131,7 @@ mod tests {
     /// The page one database gives of its jobs, latest first, that looks at no more than so many.
     fn page(times: &[i64], after: Option<PageCursor>, count_max: usize) -> Page {
         let mut below: Vec<Job> = times.iter().map(|at| job(*at)).collect();
-        below.sort_by(|a, b| b.id.cmp(&a.id));
+        below.sort_by_key(|job| Reverse(job.id));
         below.retain(|job| after.is_none_or(|PageCursor(id)| job.id < id));
         let is_more = below.len() > count_max;
         below.truncate(count_max);
