@@ -15,8 +15,8 @@ const RATIOS: [(&str, &str); 14] = [
     ("drain.sink", "bare.drain"),
     ("waiting.submit.batch", "submit.batch"),
     ("waiting.drain.sink", "drain.sink"),
-    ("schedules.herd", "drain.sink"),
-    ("workers.drain", "drain.sink"),
+    ("schedules.herd", "schedules.sink"),
+    ("workers.drain", "workers.sink"),
     ("workers.drain.two", "workers.drain"),
     ("nodes.two.submit", "nodes.one.submit"),
     ("nodes.two.drain", "nodes.one.drain"),
@@ -73,7 +73,7 @@ pub(super) fn relate(figures: &mut [Figure]) {
 }
 
 /// How fast something went.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rate {
     jobs: u64,
     elapsed: Duration,
@@ -81,6 +81,15 @@ pub(super) struct Rate {
 }
 
 impl Rate {
+    /// Both together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            jobs: self.jobs + other.jobs,
+            elapsed: self.elapsed + other.elapsed,
+            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
+        }
+    }
+
     /// The same, in the time that counts of it.
     pub(super) const fn taking(self, elapsed: Duration) -> Self {
         Self { elapsed, ..self }

@@ -85,13 +85,13 @@ pub(crate) struct BenchArgs {
     /// A file that holds that URL
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     store_file: Option<PathBuf>,
-    /// With --store: how often what is compared is measured, one side after the other [default: 3]
+    /// How often what is compared is measured, one side after the other [default: 3]
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
     /// Measure these alone; a ratio needs both its sides
     #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
     only: Vec<Part>,
-    /// Measure workers alone, and the sink they are compared with; short for --only sink workers
+    /// Measure workers alone, and the sink they are compared with; short for --only workers
     #[arg(long, conflicts_with = "only")]
     workers: bool,
     /// Where to keep data meanwhile [default: the system's temporary folder]
@@ -151,11 +151,7 @@ pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) ->
     };
     let plan = Plan::new(args.quick, args.wanted());
     jobs::set_payload_bytes(args.payload);
-    let only = match (args.workers, on) {
-        (false, _) => args.only,
-        (true, On::Postgres) => vec![Part::Workers],
-        (true, On::Embedded | On::Http { .. }) => vec![Part::Sink, Part::Workers],
-    };
+    let only = if args.workers { vec![Part::Workers] } else { args.only };
     let parts = parts(&only, on)?;
     let postgres = match store {
         Some(url) => Some(find_postgres(&url).await?),

@@ -74,7 +74,7 @@ impl Plan {
         Self {
             rate_time: Duration::from_secs(seconds.max(1)),
             waiting: wanted.waiting.unwrap_or(pick(Self::FULL_WAITING, Self::QUICK_WAITING)),
-            sink_jobs: wanted.drained.unwrap_or(1_000_000 / scale).max(1),
+            sink_jobs: wanted.drained.unwrap_or(500_000 / scale).max(1),
             target_jobs: 100_000 / scale,
             herd_jobs: 50_000,
             herd_ahead_ms: if quick { 6_000 } else { 10_000 },

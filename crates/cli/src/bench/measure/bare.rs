@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use tidewheel_store_embedded::bare;
+use tidewheel_store_embedded::bare::{self, Rates};
 
 use crate::bench::Bench;
-use crate::bench::figures::{Figure, Meter};
+use crate::bench::figures::{Figure, Meter, Rate};
 use crate::bench::jobs::payload_bytes;
 use crate::bench::plan::BATCH_COUNT;
 
@@ -15,27 +15,35 @@ const DRAIN_FOLDER: &str = "bare-drain";
 const SYNC: bool = true;
 
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let (count, time) = (bench.plan.sink_jobs, bench.plan.rate_time);
-    let (folder, drained) = (bench.scratch.folder(FOLDER), bench.scratch.folder(DRAIN_FOLDER));
-    let progress = bench.progress.clone();
-    let measured = tokio::task::spawn_blocking(move || {
-        // As long as submissions are measured, and as many as the server drains: the engine slows down as it fills.
-        progress.say("the bare engine, writing jobs");
-        let meter = Meter::start()?;
-        let ingest = bare::ingest(&folder, (u64::MAX, time), BATCH_COUNT, payload_bytes(), SYNC)?;
-        let ingest = meter.stop(ingest.jobs)?.taking(ingest.elapsed);
-        progress.say("the bare engine, draining jobs");
-        bare::ingest(&drained, (count, Duration::MAX), BATCH_COUNT, payload_bytes(), SYNC)?;
-        let meter = Meter::start()?;
-        let drain = bare::drain(&drained, BATCH_COUNT, payload_bytes(), SYNC)?;
-        let drain = meter.stop(drain.jobs)?.taking(drain.elapsed);
-        anyhow::Ok((ingest, drain))
-    });
-    let (ingest, drain) = measured.await.context("the bare engine was cut short")??;
+    // As long as submissions are measured: the engine slows down as it fills.
+    let time = bench.plan.rate_time;
+    let folder = bench.scratch.folder(FOLDER);
+    bench.progress.say("the bare engine, writing jobs");
+    let rate =
+        metered(move || Ok(bare::ingest(&folder, (u64::MAX, time), BATCH_COUNT, payload_bytes(), SYNC)?))
+            .await?;
     bench.scratch.clear(FOLDER);
+    Ok(vec![Figure::rate("bare.ingest", format!("bare engine: write jobs, {BATCH_COUNT} a sync"), rate)])
+}
+
+/// How fast it drains as many jobs as the server does.
+pub(super) async fn drain(bench: &Bench) -> anyhow::Result<Rate> {
+    let count = bench.plan.sink_jobs;
+    let folder = bench.scratch.folder(DRAIN_FOLDER);
+    bench.progress.say("the bare engine, draining jobs");
+    let filled = folder.clone();
+    metered(move || Ok(bare::ingest(&filled, (count, Duration::MAX), BATCH_COUNT, payload_bytes(), SYNC)?))
+        .await?;
+    let rate = metered(move || Ok(bare::drain(&folder, BATCH_COUNT, payload_bytes(), SYNC)?)).await?;
     bench.scratch.clear(DRAIN_FOLDER);
-    Ok(vec![
-        Figure::rate("bare.ingest", format!("bare engine: write jobs, {BATCH_COUNT} a sync"), ingest),
-        Figure::rate("bare.drain", "bare engine: read, claim and end jobs", drain),
-    ])
+    Ok(rate)
+}
+
+async fn metered(work: impl FnOnce() -> anyhow::Result<Rates> + Send + 'static) -> anyhow::Result<Rate> {
+    let measured = tokio::task::spawn_blocking(move || {
+        let meter = Meter::start()?;
+        let rates = work()?;
+        anyhow::Ok(meter.stop(rates.jobs)?.taking(rates.elapsed))
+    });
+    measured.await.context("the bare engine was cut short")?
 }

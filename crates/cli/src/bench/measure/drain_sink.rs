@@ -1,5 +1,6 @@
 //! Due jobs to a runner inside the process that succeeds at once: everything a server does for a job that is due,
-//! claim and outcome included, without the delivery.
+//! claim and outcome included, without the delivery. In turn with the bare engine doing the same writes: what else goes on
+//! on the machine, and how fast its disk is just then, hits both.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use tidewheel_core::job::State;
 use tidewheel_server::engine::Deliver;
 use tidewheel_store::Store;
 
+use super::bare;
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate};
 use crate::bench::jobs;
@@ -19,9 +21,22 @@ const FOLDER: &str = "drain-sink";
 pub(super) const BACKLOG_MS: i64 = 20_000;
 
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let (mut bare, mut sink) = (Rate::default(), Rate::default());
+    for _ in 0..bench.plan.rounds {
+        bare = bare.and(bare::drain(bench).await?);
+        sink = sink.and(fresh(bench).await?);
+    }
+    Ok(vec![
+        Figure::rate("bare.drain", "bare engine: read, claim and end jobs", bare),
+        Figure::rate("drain.sink", "drain of due jobs to a sink, claim and outcome included", sink),
+    ])
+}
+
+/// How fast an engine drains a store that holds nothing else.
+pub(super) async fn fresh(bench: &Bench) -> anyhow::Result<Rate> {
     let rate = rate(bench, FOLDER).await?;
     bench.scratch.clear(FOLDER);
-    Ok(vec![Figure::rate("drain.sink", "drain of due jobs to a sink, claim and outcome included", rate)])
+    Ok(rate)
 }
 
 /// How fast an engine drains what is due in the store of that folder, whatever else waits there.

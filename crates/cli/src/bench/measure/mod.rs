@@ -21,13 +21,13 @@ use super::figures::Figure;
 /// A measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
-    /// The storage engine alone: writing jobs, and draining them.
+    /// The storage engine alone, writing jobs.
     Bare,
     /// Submissions over HTTP, a thousand to a request.
     Batch,
     /// Submissions over HTTP, one to a request, with and without waiting for the disk.
     Single,
-    /// Due jobs to a runner inside the process.
+    /// Due jobs to a runner inside the process, in turn with the storage engine alone.
     Sink,
     /// Due jobs to workers in processes of their own, and what idle ones cost.
     Workers,

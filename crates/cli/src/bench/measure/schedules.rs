@@ -17,6 +17,7 @@ use tidewheel_server::engine::{Config, Deliver};
 use tidewheel_store::{ScheduleCommand, ScheduleOrder};
 use tokio::task::JoinSet;
 
+use super::drain_sink;
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate, number};
 use crate::bench::jobs;
@@ -101,9 +102,12 @@ fn json_batch() -> String {
 /// All of them due at one instant.
 pub(super) async fn herd(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let mut ahead_ms = bench.plan.herd_ahead_ms;
+    let before = drain_sink::fresh(bench).await?;
     for _ in 0..TRIES_MAX {
         if let Some(figure) = stampede(bench, ahead_ms).await? {
-            return Ok(vec![figure]);
+            let sink = before.and(drain_sink::fresh(bench).await?);
+            let what = "drain of due jobs to a sink, before and after the herd of schedules";
+            return Ok(vec![Figure::rate("schedules.sink", what, sink), figure]);
         }
         ahead_ms *= 2;
     }

@@ -8,7 +8,7 @@ use tidewheel_core::limits::WORKER_IDLE_HEARTBEAT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_server::engine::Config;
 
-use super::drain_sink::BACKLOG_MS;
+use super::drain_sink::{self, BACKLOG_MS};
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate, Spread, number};
 use crate::bench::jobs;
@@ -27,9 +27,14 @@ const MB: f64 = 1e6;
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     // Memory first, before the others have used any.
     let mut figures = idle(bench).await?;
-    let one = drain(bench, 1).await?;
-    let two = drain(bench, 2).await?;
+    let (mut sink, mut one, mut two) = (Rate::default(), Rate::default(), Rate::default());
+    for _ in 0..bench.plan.rounds {
+        sink = sink.and(drain_sink::fresh(bench).await?);
+        one = one.and(drain(bench, 1).await?);
+        two = two.and(drain(bench, 2).await?);
+    }
     let what = |who: &str| format!("drain of due jobs to {who} over gRPC; CPU of the server alone");
+    figures.push(Figure::rate("workers.sink", "drain of due jobs to a sink, in turn with workers", sink));
     figures.push(Figure::rate("workers.drain", what("a worker process"), one));
     figures.push(Figure::rate("workers.drain.two", what("two worker processes"), two));
     figures.extend(latency(bench).await?);
@@ -109,15 +114,14 @@ async fn idle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let (watch, before) = (Stopwatch::start(), cpu_seconds()?);
     pause(time).await;
     let cpu = (cpu_seconds()? - before) / watch.elapsed().as_secs_f64();
-    let resident = resident_bytes()?;
+    let resident = resident_bytes()?.max(empty);
     workers.stop().await?;
     subject.stop().await?;
     bench.scratch.clear(IDLE_FOLDER);
     let what = |which: &str| format!("{count} idle workers: {which}");
     Ok(vec![
         Figure::new("workers.idle.cpu", what("the server's CPU"), cpu * 100.0, "% of a core"),
-        Figure::new("workers.idle.memory", what("resident memory"), number(resident) / MB, "MB"),
-        Figure::new("workers.idle.memory.empty", what("the same before they came"), number(empty) / MB, "MB"),
+        Figure::new("workers.idle.memory", what("memory they take"), number(resident - empty) / MB, "MB"),
     ])
 }
 
