@@ -111,7 +111,7 @@ impl Cluster {
         let node = self.nodes.len();
         let (clock, noted) = (Arc::clone(&self.clock), Arc::clone(&self.noted));
         let parts = Parts {
-            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            store: Arc::new(self.store.share(node as u64)),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::new(self.dice.fork()),
             metrics: Arc::new(Metrics::new()),

@@ -92,7 +92,7 @@ impl Written {
         let id = order.id;
         match &order.command {
             Command::Claim { epoch, .. } => {
-                let held = Held { shard: Shard::of(&order.tenant, shards), epoch: *epoch };
+                let held = Held { shard: Shard::of_job(&order.tenant, id, shards), epoch: *epoch };
                 let token = applied.job.status.token;
                 (applied.job.status.state == State::Running).then_some(Self::Claimed { id, held, token })
             }
