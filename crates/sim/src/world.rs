@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidewheel_core::limits::SECOND_MS;
+use tidewheel_core::limits::{SECOND_MS, SUB_SHARDS_COUNT_MAX};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Engine, Parts};
+use tidewheel_server::engine::{Allotment, Engine, Parts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_store::memory::{Faults, MemoryStore};
 use tidewheel_store::{Error, Layout, NodeCard, Store};
@@ -323,12 +323,26 @@ impl World {
                 Engine::start(parts, config).await
             };
             if let Ok(engine) = started {
+                engine.allot(self.allotments());
                 seat.server().engine = Some(engine);
                 self.history.note(Event::ServerUp);
                 return;
             }
             self.sleep_ms(SECOND_MS).await;
         }
+    }
+
+    /// That tenants are spread as widely as they ever are: narrowed or not, their jobs may be anywhere.
+    fn allotments(&self) -> Vec<Allotment> {
+        let allotment = |tenant| Allotment {
+            tenant,
+            weight: 1,
+            running_count_max: None,
+            queue_running_count_max: None,
+            starts_per_s: None,
+            spread: SUB_SHARDS_COUNT_MAX,
+        };
+        self.tenants().into_iter().map(allotment).collect()
     }
 
     /// The server at a place dies: from here on it changes nothing and reaches nobody.
