@@ -70,7 +70,10 @@ fn two_servers_and_an_old_transaction_are_measured_on_postgres() {
     postgres.ask("ALTER ROLE tidewheel SET synchronous_commit = off");
     let output = bench(&postgres.url(), &[&TINY[..], &["nodes", "old-transaction"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("synchronous_commit and fsync off"), "a server that does not wait is told of: {said}");
+    assert!(
+        said.contains("synchronous_commit and fsync off"),
+        "a server that does not wait is told of: {said}"
+    );
     let (_, figures) = figures(&output);
     must_be_above_zero(&figures, &["nodes.latency.p99", "nodes.latency.back.p99"], "value");
     let names = ["nodes.two.submit", "nodes.two.drain", "old_transaction.submit", "old_transaction.drain"];

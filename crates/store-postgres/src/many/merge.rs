@@ -1,7 +1,6 @@
 //! Pages of several databases as one. Each database has answered for itself, in the order asked for; what is merged ends where
 //! the first of them stopped looking, so that the next page goes on from one place in all of them.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tidewheel_core::audit::Record;

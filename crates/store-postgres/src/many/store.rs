@@ -11,8 +11,8 @@ use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Applied, Checkpoint, Counts, Database, Due, DuePage, Error, Health, HeldKey, IdempotencyClaim,
-    KeyClaimed, KeyUse, Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Store, Submission,
-    Submitted, TenantDue,
+    KeyClaimed, KeyUse, Layout, Leases, ListQuery, OnConflict, Order, Page, Refusal, Schedules, Store,
+    Submission, Submitted, TenantDue,
 };
 
 use super::part::Part;
@@ -42,7 +42,7 @@ impl Spread {
             };
             let held = match keys.get(&(&job.tenant, &*claim.key)) {
                 Some(held) => Some(*held),
-                None => self.find_key(now, &job.tenant, &claim.key).await?,
+                None => self.key_in_use(now, &job.tenant, &claim.key).await?,
             };
             foreseen.push(match held {
                 None => {
@@ -62,6 +62,14 @@ impl Spread {
             });
         }
         Ok(foreseen)
+    }
+
+    /// What a key was used for; that of a schedule that is gone is free.
+    async fn key_in_use(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
+        let held = self.find_key(now, tenant, key).await?;
+        let Some(HeldKey { used_for: KeyUse::NewSchedule(id), .. }) = held else { return Ok(held) };
+        let is_there = self.schedules(tenant, vec![id]).await?.iter().any(Option::is_some);
+        Ok(held.filter(|_| is_there))
     }
 
     fn home_of_submission(&self, submission: &Submission) -> usize {

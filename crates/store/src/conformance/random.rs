@@ -19,7 +19,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::{SpanId, TraceContext, TraceId};
 
 use super::dice::Dice;
-use super::trial::{Trial, finding, spec, tenant};
+use super::trial::{Trial, finding, joining, spec, tenant};
 use super::{Home, walk};
 use crate::memory::MemoryStore;
 use crate::{
@@ -124,7 +124,7 @@ impl Pair<'_> {
         }
         let tenant = self.dice.pick(&self.tenants).clone();
         let (run_at, tail) = (self.time(), u128::from(self.dice.roll()));
-        let id = JobId::in_sub_shard(run_at, tail, self.sub_shard());
+        let id = JobId::in_sub_shard(run_at, tail, self.sub_shard(&tenant));
         let mut job = Job::with_id(tenant, self.spec(), id);
         if self.dice.percent(5) {
             job.status = Status { state: State::Skipped, finished_at: Some(self.trial.now), ..job.status };
@@ -138,9 +138,12 @@ impl Pair<'_> {
     }
 
     /// The home shard, or any other that a tenant can be spread over.
-    fn sub_shard(&mut self) -> SubShard {
-        let number = if self.dice.percent(50) { 0 } else { self.dice.between(1, 15) };
-        u8::try_from(number).ok().and_then(SubShard::new).expect("there are sixteen")
+    fn sub_shard(&mut self, tenant: &Tenant) -> SubShard {
+        if self.dice.percent(50) {
+            return SubShard::HOME;
+        }
+        let all: Vec<_> = joining(&*self.trial.store, tenant).collect();
+        *self.dice.pick(&all)
     }
 
     /// A key for an order, which others may have.
@@ -301,7 +304,7 @@ impl Pair<'_> {
         let bucket = Bucket::of(self.time());
         let until = *self.dice.pick(&[self.trial.now, self.trial.now.plus_ms(5 * MINUTE_MS), Timestamp::MAX]);
         let count_max = *self.dice.pick(&[1, 3, 50]);
-        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(), self.model.layout().shards);
+        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(&tenant), self.model.layout().shards);
         let real = walk::due_in(&*self.trial.store, shard, &tenant, bucket, until, count_max).await;
         let model = walk::due_in(&self.model, shard, &tenant, bucket, until, count_max).await;
         // Jobs of one instant may stand in any order.
@@ -314,7 +317,7 @@ impl Pair<'_> {
 
     async fn compare_buckets(&mut self) {
         let tenant = self.dice.pick(&self.tenants).clone();
-        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(), self.model.layout().shards);
+        let shard = Shard::of_sub_shard(&tenant, self.sub_shard(&tenant), self.model.layout().shards);
         let (from, until) = (Bucket::of(self.time()), Bucket::of(self.time()));
         let real = self.trial.store.next_bucket(shard, from, until).await.expect("read");
         let model = self.model.next_bucket(shard, from, until).await.expect("read");

@@ -89,7 +89,8 @@ impl<'a> Trial<'a> {
     /// Jobs of a tenant that is spread over `k` shards, in turn.
     pub(super) fn spread_jobs(&mut self, tenant: &Tenant, k: usize, count: usize, in_ms: i64) -> Vec<Job> {
         let run_at = self.now.plus_ms(in_ms);
-        let sub_shards: Vec<_> = SubShard::all().take(k).cycle().take(count).collect();
+        let sub_shards: Vec<_> = joining(&*self.store, tenant).take(k).collect();
+        let sub_shards: Vec<_> = sub_shards.into_iter().cycle().take(count).collect();
         let mut job = |sub_shard| {
             let id = JobId::in_sub_shard(run_at, u128::from(self.tails.roll()), sub_shard);
             Job::with_id(tenant.clone(), spec(self.now), id)
@@ -320,4 +321,11 @@ pub(super) fn finding(detail: &str) -> Finding {
 /// A token that was never given out, older than any that was.
 pub(super) fn stale() -> Token {
     Token::from_u64(0)
+}
+
+/// What a tenant can be spread over.
+pub(super) fn joining<'s>(store: &'s dyn Store, tenant: &'s Tenant) -> impl Iterator<Item = SubShard> + 's {
+    let shards = store.layout().shards;
+    let home = Shard::of(tenant, shards);
+    SubShard::all().filter(move |sub| store.joins(home, Shard::of_sub_shard(tenant, *sub, shards)))
 }

@@ -389,7 +389,10 @@ impl Ready {
             for tenant in slot.lane.tenants() {
                 removed.extend(slot.lane.remove(&tenant, |job| !wanted(shard_of(job))));
             }
+            let left: Vec<LotKey> = slot.overflows.keys().cloned().collect();
             removed.iter().for_each(|entry| self.unhold(&entry.item.id));
+            // Of a tenant that is spread, others may have had the room for which these wait; nobody else would tell them.
+            left.into_iter().for_each(|key| self.queue_refill(index, key));
             self.tidy(index);
         }
         self.refills.retain(|lot| wanted(lot.key.shard));
