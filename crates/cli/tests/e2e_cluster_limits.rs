@@ -12,48 +12,9 @@ mod harness;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use harness::postgres::Postgres;
-use harness::{Answer, Server, request, until};
+use harness::cluster::{Cluster, SHARDS, call};
+use harness::{Server, until};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-const SHARDS: u64 = 64;
-
-struct Cluster {
-    nodes: [Server; 2],
-    _data: TempDir,
-    _postgres: Postgres,
-}
-
-impl Cluster {
-    fn start() -> Self {
-        let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
-        let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
-        let nodes = [start(), start()];
-        until("the shards to be shared out", || {
-            let cluster = nodes[0].get("/v1/cluster");
-            let all = cluster["nodes"].as_array().unwrap();
-            let is_half = |node: &Value| node["shards"] == SHARDS / 2 && node["state"] == "serving";
-            (all.len() == 2 && all.iter().all(is_half)).then_some(())
-        });
-        Self { nodes, _data: data, _postgres: postgres }
-    }
-
-    /// Sets a tenant up, and waits until both nodes go by it.
-    fn set(&self, tenant: &str, settings: &Value) {
-        let path = format!("/v1/tenants/{tenant}");
-        let set = call(self.nodes[0].address, tenant, "PUT", &path, settings);
-        assert_eq!(set.status, 200, "{}", set.text());
-        until("both nodes to know", || {
-            let shown = call(self.nodes[1].address, tenant, "GET", &path, &json!({})).json();
-            (shown == set.json()).then_some(())
-        });
-    }
-}
-
-fn call(address: SocketAddr, tenant: &str, method: &str, path: &str, body: &Value) -> Answer {
-    request(address, method, path, &[("tidewheel-tenant", tenant)], body.to_string().as_bytes()).unwrap()
-}
 
 /// How many of the jobs that are submitted one after the other, as fast as it goes, are taken.
 fn press(address: SocketAddr, tenant: &str, until: Instant) -> u32 {
@@ -159,7 +120,7 @@ fn caps_hold_for_all_nodes_together_and_over_the_death_of_one() {
     }
 
     // Whoever takes over knows what is under way.
-    let Cluster { nodes: [first, second], _data, _postgres } = cluster;
+    let Cluster { nodes: [first, second], .. } = cluster;
     assert_eq!(second.terminate().0, Some(0));
     until("all shards to be served", || {
         let cluster = first.get("/v1/cluster");

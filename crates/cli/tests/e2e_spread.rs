@@ -6,40 +6,16 @@
 mod harness;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
-use harness::postgres::Postgres;
+use harness::cluster::{Cluster, SHARDS, call};
 use harness::target::Target;
-use harness::{Answer, Server, request, until};
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use harness::{Server, until};
+use serde_json::json;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Shard, SubShard};
 
-const SHARDS: u16 = 64;
-
-struct Cluster {
-    nodes: [Server; 2],
-    _data: TempDir,
-    _postgres: Postgres,
-}
-
 impl Cluster {
-    fn start() -> Self {
-        let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
-        let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
-        let nodes = [start(), start()];
-        until("the shards to be shared out", || {
-            let cluster = nodes[0].get("/v1/cluster");
-            let all = cluster["nodes"].as_array().unwrap();
-            let is_half =
-                |node: &Value| node["shards"] == u64::from(SHARDS / 2) && node["state"] == "serving";
-            (all.len() == 2 && all.iter().all(is_half)).then_some(())
-        });
-        Self { nodes, _data: data, _postgres: postgres }
-    }
-
     /// A tenant of whose first four sub-shards each node serves two.
     fn hot_tenant(&self) -> String {
         let cluster = self.nodes[0].get("/v1/cluster");
@@ -58,17 +34,6 @@ impl Cluster {
         names.find(|name| served(name) == 2).unwrap().as_str().to_owned()
     }
 
-    /// Sets a tenant up through one node, and waits until both go by it.
-    fn set(&self, tenant: &str, settings: &Value) {
-        let path = format!("/v1/tenants/{tenant}");
-        let set = call(self.nodes[0].address, tenant, "PUT", &path, settings);
-        assert_eq!(set.status, 200, "{}", set.text());
-        until("both nodes to know", || {
-            let shown = call(self.nodes[1].address, tenant, "GET", &path, &json!({})).json();
-            (shown == set.json()).then_some(())
-        });
-    }
-
     /// Attempts each node has started.
     fn starts(&self) -> [f64; 2] {
         [0, 1].map(|at: usize| {
@@ -77,10 +42,6 @@ impl Cluster {
             starts.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
         })
     }
-}
-
-fn call(address: SocketAddr, tenant: &str, method: &str, path: &str, body: &Value) -> Answer {
-    request(address, method, path, &[("tidewheel-tenant", tenant)], body.to_string().as_bytes()).unwrap()
 }
 
 /// How often each job came.

@@ -51,25 +51,7 @@ impl Hosts {
     /// A connection to a server of use, not checked for its timeline. Goes on trying while none says why not; callers bound
     /// it.
     pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
-        let mut rounds = tokio::time::interval(AGAIN);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            rounds.tick().await;
-            let mut refused = None;
-            for index in self.order() {
-                match self.connect_to(index).await {
-                    Some(Ok(connected)) => {
-                        self.last.store(index, Ordering::SeqCst);
-                        return Ok(connected);
-                    }
-                    Some(Err(error)) => refused = Some(error),
-                    None => {}
-                }
-            }
-            if let Some(error) = refused {
-                return Err(error);
-            }
-        }
+        self.first_of(move |index| self.connect_to(index)).await
     }
 
     /// The same, driven by a task of its own; of several servers, only one of the newest timeline.
@@ -83,13 +65,22 @@ impl Hosts {
                 drop(self.connect_newest(index).await);
             }
         }
+        self.first_of(move |index| self.connect_newest(index)).await
+    }
+
+    /// Whatever connects first, asked for in turn; goes on while none says why not.
+    async fn first_of<T, F>(&self, connect: impl Fn(usize) -> F + Send) -> Result<T, Error>
+    where
+        T: Send,
+        F: Future<Output = Option<Result<T, Error>>> + Send,
+    {
         let mut rounds = tokio::time::interval(AGAIN);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             rounds.tick().await;
             let mut refused = None;
             for index in self.order() {
-                match self.connect_newest(index).await {
+                match connect(index).await {
                     Some(Ok(connected)) => {
                         self.last.store(index, Ordering::SeqCst);
                         return Ok(connected);

@@ -181,8 +181,8 @@ pub trait Leases: Send + Sync {
         Ok(None)
     }
 
-    /// Passes news on to the other nodes. Nothing rests on it: it may be lost, cut into several of the same kind, and comes
-    /// back to the node itself, too.
+    /// Passes news on to the other nodes. Nothing rests on it: it may be lost, heard more than once, cut into several of the
+    /// same kind, and comes back to the node itself, too.
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
         drop(news);
         Ok(())

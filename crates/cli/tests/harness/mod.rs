@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 pub(crate) mod certificates;
+pub(crate) mod cluster;
 pub(crate) mod issuer;
 pub(crate) mod postgres;
 pub(crate) mod target;

@@ -450,20 +450,6 @@ impl Engine {
         Ok(answer.try_recv().unwrap_or_default())
     }
 
-    /// Where a waiting job is.
-    pub async fn whereabouts(&self, job: &Job) -> Whereabouts {
-        let (reply, answer) = oneshot::channel();
-        self.shared.tell(Message::Whereabouts { job: Box::new(job.clone()), reply });
-        answer.await.unwrap_or(Whereabouts::Store { backlog: false })
-    }
-
-    /// The lanes in which jobs of a tenant wait in memory, deepest first, at most so many.
-    pub async fn lanes(&self, tenant: Tenant, count_max: usize) -> Vec<LaneView> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.tell(Message::Lanes { tenant, count_max, reply });
-        answer.await.unwrap_or_default()
-    }
-
     /// Whether the server is stopping.
     #[must_use]
     pub fn is_draining(&self) -> bool {

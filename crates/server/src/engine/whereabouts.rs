@@ -1,6 +1,11 @@
 //! Where a waiting job is, for whoever asks why it has not started.
 
-use super::BreakerView;
+use tidewheel_core::job::Job;
+use tidewheel_core::names::Tenant;
+use tokio::sync::oneshot;
+
+use super::scheduler::Message;
+use super::{BreakerView, Engine, LaneView};
 
 /// Where a waiting job is inside the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,4 +32,20 @@ pub enum Whereabouts {
     Claiming,
     /// An attempt is under way.
     Delivering,
+}
+
+impl Engine {
+    /// Where a waiting job is.
+    pub async fn whereabouts(&self, job: &Job) -> Whereabouts {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Whereabouts { job: Box::new(job.clone()), reply });
+        answer.await.unwrap_or(Whereabouts::Store { backlog: false })
+    }
+
+    /// The lanes in which jobs of a tenant wait in memory, deepest first, at most so many.
+    pub async fn lanes(&self, tenant: Tenant, count_max: usize) -> Vec<LaneView> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Message::Lanes { tenant, count_max, reply });
+        answer.await.unwrap_or_default()
+    }
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod news;
 mod peers;
+mod reads;
 mod shards;
 mod take_back;
 mod targets;
@@ -20,7 +21,7 @@ use tidewheel_core::limits::{BUCKET_MS, LEASE_MARGIN_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Checkpoint, Due, DuePage, Error, Order};
+use tidewheel_store::{Checkpoint, DuePage, Error, Order};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::claims::{self, Claim, Granted};
@@ -31,7 +32,7 @@ use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
-use crate::engine::scan::{Part, Read, Scan, TenantShard};
+use crate::engine::scan::{Read, Scan, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::target_answers::Heard;
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
@@ -91,18 +92,10 @@ const OPEN_AHEAD_MS: i64 = 60 * SECOND_MS;
 const NAP_MS_MAX: i64 = 500;
 /// When a failed read is tried again.
 const READ_RETRY_MS: i64 = 200;
-/// Bytes of one page of due jobs.
-const PAGE_BYTES_MAX: usize = 4 << 20;
 /// How long after the start everything due is read again, checkpoints or not.
 const FIRST_SWEEP_MS: i64 = SECOND_MS;
 /// Messages handled between two turns.
 const MESSAGES_MAX: usize = 256;
-
-/// Something to read.
-enum ToRead {
-    Lot(Refill),
-    Stretch(Read),
-}
 
 pub(in crate::engine) struct Scheduler {
     shared: Arc<Shared>,
@@ -337,65 +330,6 @@ impl Scheduler {
         }
     }
 
-    fn start_reads(&mut self, now: Timestamp, monotonic_ms: i64) {
-        while self.reads < self.config.reads_max {
-            match self.next_to_read(now, monotonic_ms) {
-                Some(ToRead::Lot(refill)) => self.read_for_lot(refill, now),
-                Some(ToRead::Stretch(read)) => self.read_stretch(read, monotonic_ms),
-                None => break,
-            }
-        }
-    }
-
-    /// What to read next. Lots and cursors take turns: lots that drain fast would otherwise keep what has just fallen due
-    /// from being read.
-    fn next_to_read(&mut self, now: Timestamp, monotonic_ms: i64) -> Option<ToRead> {
-        let horizon = self.horizon(now);
-        let governor = &mut self.governor;
-        let mut may_make_up = |tenant: &Tenant| governor.allowance(tenant, monotonic_ms) > 0;
-        self.lots_first = !self.lots_first;
-        if self.lots_first
-            && let Some(refill) = self.ready.next_refill(&mut may_make_up)
-        {
-            return Some(ToRead::Lot(refill));
-        }
-        if let Some(read) = self.scan.next_read(now, horizon, &mut may_make_up) {
-            return Some(ToRead::Stretch(read));
-        }
-        self.ready.next_refill(&mut may_make_up).map(ToRead::Lot)
-    }
-
-    fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
-        let count_max = match read.stretch.part {
-            Part::Missed if read.until < self.missed_before => {
-                self.config.quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
-            }
-            // Among live jobs, what is made up for may be far between.
-            Part::Missed | Part::Live => self.config.quantum,
-        };
-        let TenantShard { tenant, shard } = &read.stretch.of;
-        let due = due_of(tenant, *shard, read.stretch.bucket, count_max);
-        let due = Due { after: read.after, until: read.until, ..due };
-        self.reads += 1;
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let page = shared.store.due(due).await;
-            shared.tell(Message::Read { read, page });
-        });
-    }
-
-    fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
-        let key = &refill.lot.key;
-        let due = due_of(&key.tenant, key.shard, refill.bucket, self.config.quantum);
-        let due = Due { after: Some(refill.after), until: now, ..due };
-        self.reads += 1;
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let page = shared.store.due(due).await;
-            shared.tell(Message::Refilled { refill, page });
-        });
-    }
-
     fn start_claims(&mut self, now: Timestamp) {
         while self.claims < self.config.claims_max {
             let Some(picked) = self.ready.pick(now, self.config.claim_batch_max) else { return };
@@ -458,19 +392,6 @@ impl Scheduler {
             }
             reply.send(left).ok();
         });
-    }
-}
-
-/// All of a tenant's jobs of a shard in a bucket.
-fn due_of(tenant: &Tenant, shard: Shard, bucket: Bucket, count_max: usize) -> Due {
-    Due {
-        shard,
-        bucket,
-        tenant: tenant.clone(),
-        after: None,
-        until: Timestamp::MAX,
-        count_max,
-        bytes_max: PAGE_BYTES_MAX,
     }
 }
 
