@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use harness::target::Target;
@@ -43,9 +43,10 @@ fn insist(address: SocketAddr, body: &Value) -> String {
 
 /// Waits for a submission that is refused for the database's sake, and says to come back.
 fn until_refused(server: &Server, target: &Target) -> Answer {
-    let mut number = 0;
+    // A key that was used before would be refused for its own sake.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
     let refused = until("a submission to be refused", || {
-        number += 1;
+        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let answer = try_submit(server.address, &job(target, &format!("refused-{number}"), 0))?;
         (answer.status >= 300).then_some(answer)
     });

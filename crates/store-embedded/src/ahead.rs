@@ -123,7 +123,7 @@ mod tests {
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
         let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
-        (ScheduleKey { tenant, id }, Arc::new(Stored::new(schedule, 0)))
+        (ScheduleKey { tenant, id }, Arc::new(Stored::new(Arc::new(schedule), 0)))
     }
 
     #[test]

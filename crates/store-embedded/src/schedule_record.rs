@@ -27,7 +27,7 @@ const NONSENSE: Unreadable = Unreadable::Nonsense("where a schedule stands");
 /// A schedule with what is stored of it besides.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
-    pub(crate) schedule: Schedule,
+    pub(crate) schedule: Arc<Schedule>,
     /// The definition as it is on disk.
     pub(crate) definition: Bytes,
     /// The number of the first entry of its ledger. Those before it belong to a schedule that was deleted.
@@ -61,7 +61,7 @@ struct Waiting {
 
 impl Stored {
     /// A schedule whose definition is not on disk as it is now.
-    pub(crate) fn new(schedule: Schedule, first_entry: u64) -> Self {
+    pub(crate) fn new(schedule: Arc<Schedule>, first_entry: u64) -> Self {
         let definition = definition::encode(&schedule.definition).into();
         Self { schedule, definition, first_entry }
     }
@@ -129,7 +129,7 @@ impl Stored {
             created_at: Timestamp::from_ms(standing.created_at),
             updated_at: Timestamp::from_ms(standing.updated_at),
         };
-        Ok(Self { schedule, definition, first_entry: standing.first_entry })
+        Ok(Self { schedule: Arc::new(schedule), definition, first_entry: standing.first_entry })
     }
 }
 

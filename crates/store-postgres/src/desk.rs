@@ -75,7 +75,7 @@ pub(crate) enum StoredSchedule {
 #[derive(Default)]
 pub(crate) struct ScheduleSlot {
     pub(crate) stored: Option<StoredSchedule>,
-    pub(crate) now: Option<Schedule>,
+    pub(crate) now: Option<Arc<Schedule>>,
     pub(crate) changed: bool,
     /// It was deleted, if perhaps made anew: its ledger goes.
     pub(crate) wiped: bool,
@@ -149,7 +149,7 @@ impl Desk {
             slot.changed = false;
         }
         for slot in self.schedules.values_mut() {
-            slot.now = slot.stored.as_ref().and_then(StoredSchedule::sound).cloned();
+            slot.now = slot.stored.as_ref().and_then(StoredSchedule::sound).cloned().map(Arc::new);
             slot.changed = false;
             slot.wiped = false;
         }
@@ -194,7 +194,8 @@ impl Desk {
                 job_key.0 != key.0 || slot.stored.as_ref().is_none_or(|stored| !is_of(&stored.job, &id))
             });
         }
-        self.schedules.insert(key, ScheduleSlot { stored, now, changed: false, wiped: false });
+        self.schedules
+            .insert(key, ScheduleSlot { stored, now: now.map(Arc::new), changed: false, wiped: false });
     }
 
     pub(crate) fn add_name(&mut self, name: Named, holder: Option<ScheduleId>) {
@@ -275,7 +276,7 @@ impl Desk {
                 self.missing.jobs.insert(key.clone());
             }
             match change {
-                JobChange::Put(job) | JobChange::New(job) => self.set_job(key, Some(Arc::new(job))),
+                JobChange::Put(job) | JobChange::New(job) => self.set_job(key, Some(job)),
                 JobChange::Removed(_) => self.set_job(key, None),
             }
         }
@@ -284,7 +285,7 @@ impl Desk {
             Some(ScheduleChange::Removed(id)) => self.remove_schedule((tenant.clone(), id)),
             Some(ScheduleChange::Put(schedule)) => {
                 let key = (tenant.clone(), schedule.id);
-                self.put_schedule(key.clone(), *schedule);
+                self.put_schedule(key.clone(), schedule);
                 self.entries.extend(changes.entries.into_iter().map(|entry| (key.clone(), entry)));
             }
         }
@@ -293,7 +294,7 @@ impl Desk {
         }
     }
 
-    fn put_schedule(&mut self, key: ScheduleKey, schedule: Schedule) {
+    fn put_schedule(&mut self, key: ScheduleKey, schedule: Arc<Schedule>) {
         let slot = self.schedules.entry(key.clone()).or_default();
         let old_name = slot.now.as_ref().and_then(|old| old.name.clone());
         if old_name != schedule.name {
@@ -310,7 +311,7 @@ impl Desk {
 
     fn remove_schedule(&mut self, key: ScheduleKey) {
         let slot = self.schedules.entry(key.clone()).or_default();
-        if let Some(name) = slot.now.take().and_then(|old| old.name) {
+        if let Some(name) = slot.now.take().and_then(|old| old.name.clone()) {
             self.names_now.insert((key.0.clone(), name), None);
         }
         slot.changed = true;
@@ -333,11 +334,11 @@ fn is_of(job: &Job, schedule: &str) -> bool {
 }
 
 impl Books for Desk {
-    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
-        Ok(self.job(tenant, id)?.as_deref().cloned())
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
+        self.job(tenant, id)
     }
 
-    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
         let key = (tenant.clone(), id);
         match self.schedules.get(&key) {
             None => {

@@ -85,7 +85,7 @@ pub struct Applied {
     pub changed: bool,
     /// Other jobs that changed along with it, as they are now: the next occurrence of its schedule, earlier runs
     /// that were cancelled, one that waited for this to end.
-    pub others: Vec<Job>,
+    pub others: Vec<Arc<Job>>,
 }
 
 /// Why an order was not granted.

@@ -126,7 +126,7 @@ async fn settle(
     epochs: &[u64],
     claim: &Claim,
     results: Vec<Result<Applied, Refusal>>,
-    (repeated, others): (bool, &mut Vec<Job>),
+    (repeated, others): (bool, &mut Vec<Arc<Job>>),
 ) -> Result<Vec<Granted>, Error> {
     let mut granted = Vec::with_capacity(results.len());
     for ((job, epoch), mut result) in claim.picks.iter().zip(epochs).zip(results) {
@@ -149,7 +149,7 @@ async fn settle(
             Err(refusal) => {
                 if refusal == Refusal::Rejected(Rejection::NotDue) {
                     match next_of_held(shared, job).await {
-                        Ok(next) => others.extend(next),
+                        Ok(next) => others.extend(next.map(Arc::new)),
                         // One that cannot be read will be no more readable in a sweep.
                         Err(Error::Corrupt(_)) => {}
                         Err(_) => shared.hint_lost.store(true, Ordering::SeqCst),

@@ -412,7 +412,7 @@ impl Engine {
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(Arc::clone(&applied.job));
-                changed.extend(applied.others.iter().cloned().map(Arc::new));
+                changed.extend(applied.others.iter().cloned());
             }
         }
         if !renewed.is_empty() {

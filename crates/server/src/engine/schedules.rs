@@ -1,5 +1,6 @@
 //! Edits of schedules, and the news of jobs that change along with others.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,13 +14,16 @@ use super::{Engine, Shared, is_waiting};
 impl Shared {
     /// Tells the scheduler of jobs that were stored, changed or taken out. What waits in a bucket that is not
     /// open yet is left out: it is in the store already, and found there when the bucket is opened.
-    pub(super) fn tell_changed<'a>(
+    pub(super) fn tell_changed<'a, J: Borrow<Job> + Clone + Into<Arc<Job>> + 'a>(
         &self,
-        jobs: impl IntoIterator<Item = &'a Job>,
+        jobs: impl IntoIterator<Item = &'a J>,
     ) -> Option<oneshot::Receiver<()>> {
         let opened_ms = self.opened_ms.load(Ordering::SeqCst);
-        let is_news = |job: &&Job| !is_waiting(job) || job.status.due_at.as_ms() < opened_ms;
-        let jobs: Vec<_> = jobs.into_iter().filter(is_news).cloned().map(Arc::new).collect();
+        let is_news = |job: &&J| {
+            let job: &Job = (*job).borrow();
+            !is_waiting(job) || job.status.due_at.as_ms() < opened_ms
+        };
+        let jobs: Vec<Arc<Job>> = jobs.into_iter().filter(is_news).cloned().map(Into::into).collect();
         if jobs.is_empty() {
             return None;
         }

@@ -9,7 +9,7 @@ use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
-const GENERATION_COUNT_MAX: usize = 32_768;
+const GENERATION_COUNT_MAX: usize = 8_192;
 /// What their definitions may take together.
 const GENERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -68,7 +68,7 @@ mod tests {
         let (id, tenant) = (ScheduleId::from_bytes(bytes), Tenant::default());
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
-        let schedule = create(new, None, tidewheel_core::time::Timestamp::from_ms(0)).schedule;
+        let schedule = Arc::new(create(new, None, tidewheel_core::time::Timestamp::from_ms(0)).schedule);
         let stored = Stored { schedule, definition: Bytes::from(vec![0; 4_096]), first_entry: 0 };
         (ScheduleKey { tenant, id }, Arc::new(stored))
     }

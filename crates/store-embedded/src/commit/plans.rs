@@ -61,7 +61,7 @@ impl Plans {
 
     /// Makes the schedule what it is now; a new one's ledger begins with the entry `next_entry`. Answers about
     /// how much is to be written.
-    pub(super) fn put(&mut self, schedule: Schedule, next_entry: u64) -> usize {
+    pub(super) fn put(&mut self, schedule: Arc<Schedule>, next_entry: u64) -> usize {
         let key = ScheduleKey { tenant: schedule.tenant.clone(), id: schedule.id };
         let old = self.get(&key);
         let old_name = old.and_then(|old| old.schedule.name.clone());

@@ -34,7 +34,7 @@ impl Committer {
         group: &mut Group,
         now: Timestamp,
         order: &Order,
-        job: &Job,
+        job: &Arc<Job>,
     ) -> Result<Result<Applied, Refusal>, Error> {
         let mut desk = Desk { committer: self, group };
         let (answer, changes) = evaluate::obey(&mut desk, now, job, &order.command)?;
@@ -179,7 +179,7 @@ impl Desk<'_> {
         for change in changes.jobs {
             let Some(slot) = self.group.find(JobTag::new(tenant, change.id())) else { continue };
             match change {
-                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, Arc::new(job)),
+                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, job),
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
@@ -190,7 +190,7 @@ impl Desk<'_> {
             }
             Some(ScheduleChange::Put(schedule)) => {
                 let id = schedule.id;
-                self.group.bytes += self.group.plans.put(*schedule, self.committer.next_entry);
+                self.group.bytes += self.group.plans.put(schedule, self.committer.next_entry);
                 for entry in &changes.entries {
                     self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
                     self.committer.next_entry += 1;
@@ -205,18 +205,18 @@ impl Desk<'_> {
 }
 
 impl Books for Desk<'_> {
-    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
         let slot = self.committer.load_one(self.group, tenant, id)?;
-        Ok(self.group.slots.get(slot).and_then(|slot| slot.job.as_deref().cloned()))
+        Ok(self.group.slots.get(slot).and_then(|slot| slot.job.clone()))
     }
 
-    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
         let key = ScheduleKey { tenant: tenant.clone(), id };
         if !self.group.plans.is_known(&key) {
             let stored = self.committer.stored(&key)?;
             self.group.plans.add(key.clone(), stored);
         }
-        Ok(self.group.plans.get(&key).map(|stored| stored.schedule.clone()))
+        Ok(self.group.plans.get(&key).map(|stored| Arc::clone(&stored.schedule)))
     }
 
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId) {

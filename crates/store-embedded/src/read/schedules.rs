@@ -95,7 +95,7 @@ impl Reader<'_> {
         let bytes =
             self.snapshot.get(Keyspace::Schedules, &keys::schedule(tenant, id)).map_err(read_error)?;
         let stored = bytes.map(|bytes| Stored::decode(&self.shared.rules, tenant, id, &bytes));
-        Ok(stored.transpose().map_err(unreadable)?.map(|stored| stored.schedule))
+        Ok(stored.transpose().map_err(unreadable)?.map(|stored| Arc::unwrap_or_clone(stored.schedule)))
     }
 
     pub(crate) fn find_schedule(&self, tenant: &Tenant, name: &str) -> Result<Option<ScheduleId>, Error> {
@@ -123,7 +123,9 @@ impl Reader<'_> {
             scanned += 1;
             last = Some(id);
             match Stored::decode(&self.shared.rules, &query.tenant, id, &Bytes::copy_from_slice(value)) {
-                Ok(stored) if query.matches(&stored.schedule) => page.schedules.push(stored.schedule),
+                Ok(stored) if query.matches(&stored.schedule) => {
+                    page.schedules.push(Arc::unwrap_or_clone(stored.schedule));
+                }
                 Ok(_) => {}
                 Err(reason) => {
                     tracing::error!(tenant = %query.tenant, schedule = %id, %reason, "a schedule cannot be read");

@@ -1,5 +1,7 @@
 //! Schedules: claims that move a chain on, what is missed, and jobs outside the chain.
 
+use std::sync::Arc;
+
 use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
 use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::place::Bucket;
@@ -27,7 +29,7 @@ pub async fn a_claim_stores_the_next_occurrence(home: &dyn Home) {
         let occurrence = applied.job.spec.occurrence.clone().expect("it came from a schedule");
         assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(n * BEAT_MS), false));
         let pending = trial.pending(&made).await.expect("pending");
-        assert_eq!(applied.others, std::slice::from_ref(&pending));
+        assert_eq!(applied.others, [Arc::new(pending.clone())]);
         assert_eq!(pending.status.due_at, START.plus_ms((n + 1) * BEAT_MS));
         let schedule = trial.now_of(&made).await;
         assert_eq!(schedule.decided_until, occurrence.fire_at);
@@ -193,7 +195,7 @@ pub async fn missed_instants_are_skipped(home: &dyn Home) {
     let dropped = trial.fire(&made).await;
     assert_eq!((dropped.job.id, dropped.job.status.state), (late.id, JobState::Skipped));
     let next = trial.pending(&made).await.expect("pending");
-    assert_eq!(dropped.others, std::slice::from_ref(&next));
+    assert_eq!(dropped.others, [Arc::new(next.clone())]);
     let entries = trial.ledger_of(&made).await;
     assert_eq!(outcomes(&entries), ["skipped"], "one entry for more than a year");
     assert_eq!(entries[0].to, next.status.due_at.plus_ms(-BEAT_MS));
@@ -211,7 +213,7 @@ pub async fn a_cancelled_occurrence_moves_the_chain_on(home: &dyn Home) {
     let applied = trial.try_order(&job, Command::Cancel).await.expect("granted");
     assert_eq!(applied.job.status.state, JobState::Cancelled);
     let next = trial.pending(&made).await.expect("pending");
-    assert_eq!(applied.others, std::slice::from_ref(&next));
+    assert_eq!(applied.others, [Arc::new(next.clone())]);
     assert_eq!(next.status.due_at, START.plus_ms(2 * BEAT_MS));
     let repeated = trial.try_order(&job, Command::Cancel).await.expect("granted");
     assert_eq!((repeated.changed, repeated.others), (false, Vec::new()));

@@ -1,5 +1,7 @@
 //! Schedules: instants that come while an earlier run is not over.
 
+use std::sync::Arc;
+
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
 use tidewheel_core::limits::HELD_RECHECK_MS;
@@ -10,7 +12,7 @@ use super::beat::{outcomes, overlapping};
 use super::trial::{Retry, Trial, failing, succeeding, tenant};
 use crate::{Refusal, ScheduleCommand};
 
-fn ids(jobs: &[Job]) -> Vec<JobId> {
+fn ids(jobs: &[Arc<Job>]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
@@ -66,7 +68,7 @@ pub async fn one_overlapping_instant_is_buffered(home: &dyn Home) {
     let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
     assert_eq!(ids(&done.others), [held.id]);
     let released = trial.get(&held).await.expect("it is kept");
-    assert_eq!((released.status.due_at, &done.others[0]), (trial.now, &released));
+    assert_eq!((released.status.due_at, &*done.others[0]), (trial.now, &released));
     let running = trial.try_order(&released, trial.claiming()).await.expect("granted");
     assert_eq!(running.job.status.state, JobState::Running);
     assert_eq!(running.others, [], "the chain has long gone on");
@@ -122,7 +124,7 @@ pub async fn an_overlapping_instant_ends_the_run_before_it(home: &dyn Home) {
     assert_eq!(ended.status.state, JobState::Cancelled);
     let pending = trial.pending(&made).await.expect("pending");
     assert_eq!(ids(&second.others), [pending.id, first.id]);
-    assert!(second.others.contains(&ended));
+    assert!(second.others.contains(&Arc::new(ended)));
     let answer = trial.try_order(&first, succeeding(&first)).await;
     assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::StaleToken)));
     trial.order(&second.job, succeeding(&second.job)).await;

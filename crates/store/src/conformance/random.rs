@@ -3,6 +3,7 @@
 
 mod schedules;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -231,8 +232,8 @@ impl Pair<'_> {
         }
     }
 
-    fn learn(&mut self, jobs: &[Job]) {
-        for job in jobs {
+    fn learn<J: Borrow<Job>>(&mut self, jobs: &[J]) {
+        for job in jobs.iter().map(Borrow::borrow) {
             let key = (job.tenant.clone(), job.id);
             if !self.known.contains(&key) {
                 self.known.push(key);

@@ -69,7 +69,7 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
     if let ScheduleCommand::Create { new, fresh } = command {
         let new = NewSchedule { id, tenant, ..*new };
         return match schedule {
-            Some(schedule) => Ok(Ok(unchanged(schedule))),
+            Some(schedule) => Ok(Ok(unchanged(Schedule::clone(&schedule)))),
             None => create(books, now, new, fresh),
         };
     }
@@ -89,9 +89,9 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
         }
         ScheduleCommand::Pause => schedule::pause(&schedule, calendar, now),
         ScheduleCommand::Resume => schedule::resume(&schedule, calendar, now),
-        ScheduleCommand::Delete => return delete(books, now, schedule, calendar).map(Ok),
-        ScheduleCommand::Trigger => return trigger(books, now, schedule).map(Ok),
-        ScheduleCommand::Backfill(jobs) => return backfill(books, now, schedule, jobs).map(Ok),
+        ScheduleCommand::Delete => return delete(books, now, &schedule, calendar).map(Ok),
+        ScheduleCommand::Trigger => return trigger(books, now, &schedule).map(Ok),
+        ScheduleCommand::Backfill(jobs) => return backfill(books, now, &schedule, jobs).map(Ok),
         ScheduleCommand::Retime(zone) => schedule::retime(&schedule, zone, calendar, now),
         ScheduleCommand::Rearm => rearm(books, now, &schedule, calendar)?,
     };
@@ -117,10 +117,10 @@ fn create(books: &mut impl Books, now: Timestamp, new: NewSchedule, fresh: bool)
     let Edit { schedule, put, entries, .. } = schedule::create(new, calendar.as_deref(), now);
     let mut changes = Changes { entries, ..Changes::default() };
     let jobs: Vec<Job> = put.into_iter().collect();
-    for job in jobs.iter().cloned() {
+    for job in jobs.iter().cloned().map(Arc::new) {
         changes.note(if fresh { JobChange::New(job) } else { JobChange::Put(job) });
     }
-    changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
+    changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule.clone())));
     Ok(Ok((Edited { schedule, changed: true, repeats: None, jobs }, changes)))
 }
 
@@ -217,12 +217,12 @@ fn carry_out(
         jobs.extend(changes.withdraw(books, &schedule.tenant, id, now)?);
     }
     if let Some(job) = put {
-        changes.put(job.clone());
+        changes.put(Arc::new(job.clone()));
         jobs.push(job);
     }
     // New rules of a zone are no change, but have to be known all the same.
     if changed || !Arc::ptr_eq(&schedule.definition, &before.definition) {
-        changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
+        changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule.clone())));
     }
     Ok((Edited { schedule, changed, repeats: None, jobs }, changes))
 }
@@ -230,37 +230,38 @@ fn carry_out(
 fn delete(
     books: &mut impl Books,
     now: Timestamp,
-    schedule: Schedule,
+    schedule: &Schedule,
     calendar: Option<&Dates>,
 ) -> Result<(Edited, Changes), Error> {
-    let Removal { withdraw, cancel, .. } = schedule::delete(&schedule, calendar, now);
+    let Removal { withdraw, cancel, .. } = schedule::delete(schedule, calendar, now);
     let mut changes = Changes { schedule: Some(ScheduleChange::Removed(schedule.id)), ..Changes::default() };
     let mut jobs = Vec::new();
     if let Some(id) = withdraw {
         jobs.extend(changes.withdraw(books, &schedule.tenant, id, now)?);
     }
     if let Some(id) = cancel {
-        jobs.extend(changes.cancel(books, &schedule.tenant, id, now)?);
+        jobs.extend(changes.cancel(books, &schedule.tenant, id, now)?.as_deref().cloned());
     }
-    Ok((Edited { schedule, changed: true, repeats: None, jobs }, changes))
+    Ok((Edited { schedule: schedule.clone(), changed: true, repeats: None, jobs }, changes))
 }
 
 /// Asked for twice in a millisecond it is one job, which may be running by then.
-fn trigger(books: &mut impl Books, now: Timestamp, schedule: Schedule) -> Result<(Edited, Changes), Error> {
-    let edit = schedule::trigger(&schedule, now);
+fn trigger(books: &mut impl Books, now: Timestamp, schedule: &Schedule) -> Result<(Edited, Changes), Error> {
+    let edit = schedule::trigger(schedule, now);
     let there = edit.put.as_ref().map(|job| books.read_job(&schedule.tenant, job.id)).transpose()?.flatten();
     match there {
         Some(job) => {
-            Ok((Edited { schedule, changed: false, repeats: None, jobs: vec![job] }, Changes::default()))
+            let (schedule, jobs) = (schedule.clone(), vec![Job::clone(&job)]);
+            Ok((Edited { schedule, changed: false, repeats: None, jobs }, Changes::default()))
         }
-        None => carry_out(books, now, &schedule, edit),
+        None => carry_out(books, now, schedule, edit),
     }
 }
 
 fn backfill(
     books: &mut impl Books,
     now: Timestamp,
-    schedule: Schedule,
+    schedule: &Schedule,
     jobs: Vec<Job>,
 ) -> Result<(Edited, Changes), Error> {
     let mut changes = Changes::default();
@@ -273,11 +274,12 @@ fn backfill(
             continue;
         }
         changes.entries.push(Entry::single(fire_at, Outcome::Backfilled { job_id: job.id }, now));
-        changes.put(job.clone());
+        changes.put(Arc::new(job.clone()));
         stored.push(job);
     }
     if !stored.is_empty() {
-        changes.schedule = Some(ScheduleChange::Put(Box::new(schedule.clone())));
+        changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule.clone())));
     }
-    Ok((Edited { schedule, changed: !stored.is_empty(), repeats: None, jobs: stored }, changes))
+    let (schedule, changed) = (schedule.clone(), !stored.is_empty());
+    Ok((Edited { schedule, changed, repeats: None, jobs: stored }, changes))
 }

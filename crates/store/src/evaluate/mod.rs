@@ -28,13 +28,13 @@ pub trait Books {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error>;
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error>;
 
     /// A schedule.
     ///
     /// # Errors
     /// When it cannot be read; [`Error::Corrupt`] if that is so for this schedule alone.
-    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error>;
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error>;
 
     /// There is no schedule of that id yet; it is about to be made.
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId);
@@ -76,9 +76,9 @@ pub struct Changes {
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobChange {
     /// Stored, in place of what has its id.
-    Put(Job),
+    Put(Arc<Job>),
     /// Stored; nothing has its id.
-    New(Job),
+    New(Arc<Job>),
     /// Gone.
     Removed(JobId),
 }
@@ -87,7 +87,7 @@ pub enum JobChange {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScheduleChange {
     /// Stored, in place of what has its id.
-    Put(Box<Schedule>),
+    Put(Arc<Schedule>),
     /// Gone, and its ledger with it.
     Removed(ScheduleId),
 }
@@ -95,7 +95,7 @@ pub enum ScheduleChange {
 impl JobChange {
     /// Which job.
     #[must_use]
-    pub const fn id(&self) -> JobId {
+    pub fn id(&self) -> JobId {
         match self {
             Self::Put(job) | Self::New(job) => job.id,
             Self::Removed(id) => *id,
@@ -110,7 +110,7 @@ impl Changes {
         self.jobs.is_empty() && self.schedule.is_none() && self.entries.is_empty() && self.key.is_none()
     }
 
-    fn put(&mut self, job: Job) {
+    fn put(&mut self, job: Arc<Job>) {
         self.note(JobChange::Put(job));
     }
 
@@ -122,9 +122,9 @@ impl Changes {
     }
 
     /// A job as this order leaves it.
-    fn job(&self, books: &mut impl Books, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+    fn job(&self, books: &mut impl Books, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
         match self.jobs.iter().find(|known| known.id() == id) {
-            Some(JobChange::Put(job) | JobChange::New(job)) => Ok(Some(job.clone())),
+            Some(JobChange::Put(job) | JobChange::New(job)) => Ok(Some(Arc::clone(job))),
             Some(JobChange::Removed(_)) => Ok(None),
             None => books.read_job(tenant, id),
         }
@@ -152,11 +152,12 @@ impl Changes {
         tenant: &Tenant,
         id: JobId,
         now: Timestamp,
-    ) -> Result<Option<Job>, Error> {
+    ) -> Result<Option<Arc<Job>>, Error> {
         let job = self.job(books, tenant, id)?;
         let change = job.and_then(|job| transition(&job, &Command::Cancel, now).ok());
         let Some(tidewheel_core::job::Change::To(cancelled)) = change else { return Ok(None) };
-        self.put(cancelled.clone());
+        let cancelled = Arc::new(cancelled);
+        self.put(Arc::clone(&cancelled));
         Ok(Some(cancelled))
     }
 
@@ -169,7 +170,8 @@ impl Changes {
         now: Timestamp,
     ) -> Result<Option<Job>, Error> {
         let job = self.job(books, tenant, id)?;
-        let Some(mut job) = job.filter(|job| job.armed_at().is_some()) else { return Ok(None) };
+        let Some(job) = job.filter(|job| job.armed_at().is_some()) else { return Ok(None) };
+        let mut job = Job::clone(&job);
         self.note(JobChange::Removed(id));
         job.status.state = State::Cancelled;
         job.status.finished_at = Some(now);

@@ -20,7 +20,7 @@ use crate::{Applied, Error, Refusal};
 pub fn obey(
     books: &mut impl Books,
     now: Timestamp,
-    job: &Job,
+    job: &Arc<Job>,
     command: &Command,
 ) -> Result<(Result<Applied, Refusal>, Changes), Error> {
     let mut changes = Changes::default();
@@ -29,10 +29,10 @@ pub fn obey(
         Err(rejection) => return Ok((Err(rejection.into()), changes)),
     };
     let next = match change {
-        Change::Nothing => return Ok((Ok(applied(job.clone(), false)), changes)),
+        Change::Nothing => return Ok((Ok(applied(job, false)), changes)),
         Change::Gone => {
             changes.note(JobChange::Removed(job.id));
-            return Ok((Ok(applied(job.clone(), true)), changes));
+            return Ok((Ok(applied(job, true)), changes));
         }
         Change::To(next) => next,
     };
@@ -48,24 +48,24 @@ pub fn obey(
             Ok(None) => {}
             // Nobody can tell whether it may run. It stays, and is looked at again in a while.
             Err(Error::Corrupt(_)) => {
-                let mut held = job.clone();
+                let mut held = Job::clone(job);
                 held.status.due_at = now.plus_ms(HELD_RECHECK_MS);
-                changes.put(held);
+                changes.put(Arc::new(held));
                 return Ok((Err(Rejection::NotDue.into()), changes));
             }
             Err(error) => return Err(error),
         }
     }
-    let mut others = Vec::new();
-    changes.put(next.clone());
+    let (next, mut others) = (Arc::new(next), Vec::new());
+    changes.put(Arc::clone(&next));
     if next.status.state.is_finished() && !job.status.state.is_finished() {
         finish(books, now, &next, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job: Arc::new(next), changed: true, others }), changes))
+    Ok((Ok(Applied { job: next, changed: true, others }), changes))
 }
 
-fn applied(job: Job, changed: bool) -> Applied {
-    Applied { job: Arc::new(job), changed, others: Vec::new() }
+fn applied(job: &Arc<Job>, changed: bool) -> Applied {
+    Applied { job: Arc::clone(job), changed, others: Vec::new() }
 }
 
 /// The schedule a job came from; none for an id that no schedule has.
@@ -103,17 +103,17 @@ fn carry_out(
     // A chain never comes back to an instant, so there is no job of the next one yet.
     let Decision { verdict, schedule, next, cancel, entries } = decision;
     let tenant = schedule.tenant.clone();
-    changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
+    changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule)));
     changes.entries = entries;
     let mut others = Vec::new();
-    if let Some(next) = next {
-        changes.note(JobChange::New(next.clone()));
+    if let Some(next) = next.map(Arc::new) {
+        changes.note(JobChange::New(Arc::clone(&next)));
         others.push(next);
     }
     let job = match verdict {
         Verdict::Drop(job) => job,
         Verdict::Hold(job) => {
-            changes.put(job);
+            changes.put(Arc::new(job));
             return Ok((Err(Rejection::NotDue.into()), changes));
         }
         Verdict::Fire(job) => match transition(&job, command, now) {
@@ -122,17 +122,18 @@ fn carry_out(
             Err(rejection) => return Ok((Err(rejection.into()), Changes::default())),
         },
     };
-    changes.put(job.clone());
+    let job = Arc::new(job);
+    changes.put(Arc::clone(&job));
     for id in cancel {
         if let Some(cancelled) = changes.cancel(books, &tenant, id, now)? {
-            others.push(cancelled.clone());
+            others.push(Arc::clone(&cancelled));
             finish(books, now, &cancelled, &mut changes, &mut others)?;
         }
     }
     if job.status.state.is_finished() {
         finish(books, now, &job, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job: Arc::new(job), changed: true, others }), changes))
+    Ok((Ok(Applied { job, changed: true, others }), changes))
 }
 
 /// A job has ended: moves its schedule's chain on, or sets an occurrence free that waited for it.
@@ -141,12 +142,12 @@ fn finish(
     now: Timestamp,
     job: &Job,
     changes: &mut Changes,
-    others: &mut Vec<Job>,
+    others: &mut Vec<Arc<Job>>,
 ) -> Result<(), Error> {
     let Some(schedule) = schedule_now(books, job, changes)? else { return Ok(()) };
     let is_next = schedule.next.is_some_and(|next| next.job_id == job.id);
-    let calendar = if is_next { calendar_of(books, &job.tenant, &schedule.definition)? } else { None };
     let is_waited_for = schedule.held.is_some() && schedule.active.contains(&job.id);
+    let calendar = if is_next { calendar_of(books, &job.tenant, &schedule.definition)? } else { None };
     let unfinished =
         if is_waited_for { changes.unfinished(books, &job.tenant, &schedule.active)? } else { Vec::new() };
     let is_unfinished = |id| unfinished.contains(&id);
@@ -154,25 +155,30 @@ fn finish(
         return Ok(());
     };
     let Finish { schedule, release, next, entries } = finish;
-    changes.schedule = Some(ScheduleChange::Put(Box::new(schedule)));
+    changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule)));
     changes.entries.extend(entries);
-    if let Some(next) = next {
-        changes.note(JobChange::New(next.clone()));
+    if let Some(next) = next.map(Arc::new) {
+        changes.note(JobChange::New(Arc::clone(&next)));
         others.push(next);
     }
     let held = release.map(|id| changes.job(books, &job.tenant, id)).transpose()?.flatten();
     if let Some(Ok(Change::To(released))) = held.map(|held| transition(&held, &Command::RunNow, now)) {
-        changes.put(released.clone());
+        let released = Arc::new(released);
+        changes.put(Arc::clone(&released));
         others.push(released);
     }
     Ok(())
 }
 
 /// The schedule of a job, as this order leaves it. One that cannot be read keeps no job from ending.
-fn schedule_now(books: &mut impl Books, job: &Job, changes: &Changes) -> Result<Option<Schedule>, Error> {
+fn schedule_now(
+    books: &mut impl Books,
+    job: &Job,
+    changes: &Changes,
+) -> Result<Option<Arc<Schedule>>, Error> {
     let Some(id) = schedule_of(job) else { return Ok(None) };
     match &changes.schedule {
-        Some(ScheduleChange::Put(schedule)) if schedule.id == id => Ok(Some((**schedule).clone())),
+        Some(ScheduleChange::Put(schedule)) if schedule.id == id => Ok(Some(Arc::clone(schedule))),
         Some(ScheduleChange::Removed(removed)) if *removed == id => Ok(None),
         Some(_) | None => match books.read_schedule(&job.tenant, id) {
             Ok(schedule) => Ok(schedule),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::ScheduleId;
+use tidewheel_core::schedule::{Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
 
 use super::{Books, Changes, obey};
@@ -79,8 +79,8 @@ pub fn obey_once(
     }
 }
 
-fn unchanged(job: Job) -> Applied {
-    Applied { job: Arc::new(job), changed: false, others: Vec::new() }
+fn unchanged(job: Arc<Job>) -> Applied {
+    Applied { job, changed: false, others: Vec::new() }
 }
 
 /// Takes a key for a call that is no single order.
@@ -111,7 +111,7 @@ pub(super) fn repeat_edit(
 ) -> Result<Result<Edited, ScheduleRefusal>, Error> {
     let (id, jobs) = match used_for {
         KeyUse::Job(id) => match books.read_job(&order.tenant, id)? {
-            Some(job) => (order.id, vec![job]),
+            Some(job) => (order.id, vec![Job::clone(&job)]),
             None => return Ok(Err(ScheduleRefusal::Gone)),
         },
         KeyUse::NewSchedule(id) | KeyUse::Schedule(id) => (id, Vec::new()),
@@ -123,5 +123,6 @@ pub(super) fn repeat_edit(
         Err(Error::Corrupt(reason)) => return Ok(Err(ScheduleRefusal::Unreadable(reason))),
         Err(error) => return Err(error),
     };
+    let schedule = Schedule::clone(&schedule);
     Ok(Ok(Edited { schedule, changed: false, repeats: Some(used_for), jobs }))
 }

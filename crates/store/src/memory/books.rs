@@ -13,12 +13,12 @@ use crate::evaluate::Books;
 use crate::{Error, HeldKey};
 
 impl Books for Tables {
-    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
-        Ok(self.job(tenant, id).cloned())
+    fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
+        Ok(self.job(tenant, id).cloned().map(Arc::new))
     }
 
-    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
-        Ok(self.plans.schedule(tenant, id).cloned())
+    fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
+        Ok(self.plans.schedule(tenant, id).cloned().map(Arc::new))
     }
 
     fn add_schedule(&mut self, _: &Tenant, _: ScheduleId) {}

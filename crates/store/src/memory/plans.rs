@@ -42,7 +42,7 @@ impl Plans {
         let id = match change {
             None => return,
             Some(ScheduleChange::Removed(id)) => return self.remove(tenant, id),
-            Some(ScheduleChange::Put(schedule)) => self.put(*schedule),
+            Some(ScheduleChange::Put(schedule)) => self.put(Schedule::clone(&schedule)),
         };
         for entry in entries {
             self.entries += 1;

@@ -173,7 +173,9 @@ impl Tables {
         {
             return Ok(Err(Refusal::Fenced));
         }
-        let Some(job) = self.job(&order.tenant, order.id).cloned() else { return Ok(Err(Refusal::NotFound)) };
+        let Some(job) = self.job(&order.tenant, order.id).cloned().map(Arc::new) else {
+            return Ok(Err(Refusal::NotFound));
+        };
         let (answer, changes) = evaluate::obey(self, now, &job, &order.command)?;
         self.carry_out(&order.tenant, changes);
         Ok(answer)
@@ -211,7 +213,7 @@ impl Tables {
             let old = self.job(tenant, change.id()).cloned();
             debug_assert!(old.is_none() || !matches!(change, JobChange::New(_)), "{change:?} is not new");
             let new = match change {
-                JobChange::Put(job) | JobChange::New(job) => Some(job),
+                JobChange::Put(job) | JobChange::New(job) => Some(Job::clone(&job)),
                 JobChange::Removed(_) => None,
             };
             self.replace(old.as_ref(), new);
