@@ -50,6 +50,24 @@ fn payloads_at_the_limit_are_taken_and_one_byte_more_is_refused() {
     assert_eq!(huge.status, 413);
 }
 
+/// The answer does not wait for the body, and a client that sends all of it before it looks is listened to meanwhile.
+#[test]
+fn what_says_that_it_is_too_large_is_refused_at_once_and_read_to_its_end() {
+    let (_data, server) = start();
+    const BYTES: usize = 140_000_000;
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+    let head = format!("POST /v1/jobs/batch HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {BYTES}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut raw = vec![0; 4_096];
+    let count = stream.read(&mut raw).unwrap();
+    let answer = harness::parse(&raw[..count]).expect("a whole answer");
+    refused(&answer, 413, "body_too_large");
+    for chunk in vec![b' '; BYTES].chunks(1 << 20) {
+        stream.write_all(chunk).expect("it is read");
+    }
+}
+
 #[test]
 fn malformed_and_hostile_requests_get_precise_problems() {
     let (_data, server) = start();

@@ -22,7 +22,7 @@ use crate::audit::Fields;
 
 /// How much of a body that is too large is read and thrown away. A client that is still sending when the
 /// connection closes may never see the answer.
-const DISCARD_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+const DISCARD_BYTES_MAX: usize = 256 * 1_024 * 1_024;
 /// And for how long.
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -66,7 +66,7 @@ impl Intake {
         match refused {
             Ok(()) => Ok(intake),
             Err(problem) => {
-                intake.discard().await;
+                intake.discard();
                 Err(problem)
             }
         }
@@ -77,7 +77,7 @@ impl Intake {
         let Some(bytes) = poll_fn(|context| self.poll_next(context)).await? else { return Ok(None) };
         self.received += bytes.len();
         if self.received > self.bytes_max {
-            self.discard().await;
+            self.discard();
             return Err(too_large(self.bytes_max));
         }
         self.reserve(bytes.len())?;
@@ -89,25 +89,36 @@ impl Intake {
         self.held
     }
 
-    /// Reads on without keeping anything, as long as it comes and within bounds.
-    pub(super) async fn discard(&mut self) {
+    /// Reads on beside the answer without keeping anything, as long as it comes and within bounds.
+    pub(super) fn discard(&mut self) {
+        self.held = None;
         if self.waits_for_sign {
             return;
         }
-        self.held = None;
-        let limit = self.app.engine.clock().sleep(DISCARD_TIME_MAX);
-        let reading = async {
-            let mut discarded = 0;
-            while discarded < DISCARD_BYTES_MAX
-                && let Ok(Some(bytes)) = poll_fn(|context| self.poll_next(context)).await
-            {
-                discarded += bytes.len();
-            }
+        let mut rest = Self {
+            app: Arc::clone(&self.app),
+            body: std::mem::take(&mut self.body),
+            patience: None,
+            progress: 0,
+            held: None,
+            received: 0,
+            bytes_max: DISCARD_BYTES_MAX,
+            waits_for_sign: false,
         };
-        tokio::select! {
-            () = reading => {}
-            () = limit => {}
-        }
+        tokio::spawn(async move {
+            let limit = rest.app.engine.clock().sleep(DISCARD_TIME_MAX);
+            let reading = async {
+                while rest.received < rest.bytes_max
+                    && let Ok(Some(bytes)) = poll_fn(|context| rest.poll_next(context)).await
+                {
+                    rest.received += bytes.len();
+                }
+            };
+            tokio::select! {
+                () = reading => {}
+                () = limit => {}
+            }
+        });
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Problem>> {

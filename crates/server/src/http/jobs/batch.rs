@@ -60,7 +60,7 @@ pub(crate) async fn many(
     batch.trace = trace;
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
-            intake.discard().await;
+            intake.discard();
             return Err(fault.into());
         }
     }

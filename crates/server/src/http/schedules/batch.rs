@@ -59,7 +59,7 @@ pub(crate) async fn many(
     let mut batch = Batch::new(&app, &caller, key, query.partial);
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
-            intake.discard().await;
+            intake.discard();
             return Err(fault.into());
         }
     }
