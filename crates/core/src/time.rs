@@ -64,10 +64,17 @@ impl FromStr for Timestamp {
         let leap = text.get(17..19) == Some("60");
         text.parse::<jiff::Timestamp>()
             .ok()
-            .filter(|_| !leap)
+            .filter(|_| !leap && !is_offset_too_far(text))
             .map(|instant| Self(instant.as_millisecond()))
             .ok_or_else(|| InvalidTimestamp { given: text.chars().take(64).collect() })
     }
+}
+
+/// Whether the offset of an instant has more hours than a day: jiff takes up to 25.
+fn is_offset_too_far(text: &str) -> bool {
+    let time = text.get(11..).unwrap_or_default();
+    let hours = time.rsplit_once(['+', '-']).and_then(|(_, offset)| offset.get(..2)?.parse::<u8>().ok());
+    hours.is_some_and(|hours| hours > 23)
 }
 
 /// Why a text is not a duration.
@@ -239,7 +246,16 @@ mod tests {
     fn instants_have_milliseconds_and_refuse_leap_seconds_and_local_times() {
         let instant: Timestamp = "2026-12-01T10:00:00.5+01:00".parse().unwrap();
         assert_eq!(instant.to_string(), "2026-12-01T09:00:00.500Z");
-        for text in ["2026-12-01T10:00:00", "2016-12-31T23:59:60Z", "tomorrow", "", "2026-13-01T00:00:00Z"] {
+        let far: Timestamp = "2026-12-31T23:00:00-23:59".parse().unwrap();
+        assert_eq!(far.to_string(), "2027-01-01T22:59:00.000Z");
+        for text in [
+            "2026-12-01T10:00:00",
+            "2016-12-31T23:59:60Z",
+            "tomorrow",
+            "",
+            "2026-13-01T00:00:00Z",
+            "2026-12-01T09:00:00+24:00",
+        ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }
     }

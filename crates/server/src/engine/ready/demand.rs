@@ -120,10 +120,12 @@ impl Ready {
     /// `wanted` does not hold nothing is said.
     ///
     /// Workers that are busy have room for one, unless `is_late`: where the jobs of this node leave no room for long, those
-    /// of others get their turn so.
+    /// of others get their turn so. If `all_busy`, the room there is will be filled by jobs of this node, which others
+    /// need not send, and it is told of later if it is left.
     pub(in crate::engine) fn demand(
         &mut self,
         all: bool,
+        all_busy: bool,
         wanted: impl Fn(&Wish) -> bool,
         is_late: impl Fn(&Wish) -> bool,
     ) -> Vec<Want> {
@@ -132,8 +134,15 @@ impl Ready {
             wishes.extend(self.demand.room.keys().cloned());
         }
         let busy = |wish: &Wish| usize::from(self.demand.connected.contains_key(wish) && !is_late(wish));
-        let room = |wish: &Wish| self.demand.room.get(wish).copied().unwrap_or_else(|| busy(wish));
-        wishes.iter().filter(|wish| wanted(wish)).map(|wish| wish.with_room(room(wish))).collect()
+        let free = |wish: &Wish| self.demand.room.get(wish).copied().filter(|_| !all_busy);
+        let room = |wish: &Wish| free(wish).unwrap_or_else(|| busy(wish));
+        let wants =
+            wishes.iter().filter(|wish| wanted(wish)).map(|wish| wish.with_room(room(wish))).collect();
+        if all_busy {
+            wishes.retain(|wish| self.demand.room.contains_key(wish));
+            self.demand.changed = wishes;
+        }
+        wants
     }
 
     /// Whether a connected worker of this node takes such a job, when it has room.

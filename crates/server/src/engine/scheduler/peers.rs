@@ -60,7 +60,9 @@ impl Scheduler {
         };
         let guests = &self.peers.guests;
         let has_guest = |wish: &Wish| guests.iter().any(|guest| is_of_queue(&guest.job, &wish.queue));
-        let mut wants = self.ready.demand(in_full, is_others, has_guest);
+        // As much is being claimed here as may be at once: what room is left is for that.
+        let all_busy = self.claims >= self.config.claims_max;
+        let mut wants = self.ready.demand(in_full, all_busy, is_others, has_guest);
         if others == 0 || wants.is_empty() {
             return;
         }
