@@ -15,7 +15,9 @@ use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports, Take};
+use tidewheel_server::engine::{
+    Config, Deliver, Engine, Interest, Parts, Pushes, Reports, Subscription, Take, WorkerLink,
+};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::memory::MemoryStore;
@@ -141,6 +143,21 @@ async fn take(engine: &Engine) -> Arc<Job> {
     engine.take(take).await.unwrap().pop().expect("a job")
 }
 
+async fn connect(engine: &Engine, worker: &str) -> (WorkerLink, Pushes) {
+    let subscription = Subscription {
+        tenant: Tenant::default(),
+        worker: worker.into(),
+        queues: vec!["q".into()],
+        interest: Interest::of_tenant(Tenant::default()),
+        lease_ms: LEASE_MS,
+        credits: 1,
+        resume: None,
+        idle_heartbeat_ms: None,
+    };
+    let (_, link, pushes) = engine.connect_worker(subscription).await.unwrap();
+    (link, pushes)
+}
+
 #[track_caller]
 fn assert_is_a_lease(lasted_ms: i64) {
     assert!((LEASE_MS..LEASE_MS + SLACK_MS).contains(&lasted_ms), "it lasted {lasted_ms} ms");
@@ -191,4 +208,32 @@ async fn heartbeats_keep_an_attempt_alive_while_the_clock_is_set_to_and_fro() {
     let heard_ms = world.clock.monotonic_ms();
     assert_eq!(world.stored().await.status.attempt, 1);
     assert_is_a_lease(world.lasts_ms(heard_ms).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_left_unread_does_not_take_a_later_attempt_from_another() {
+    let world = World::new().await;
+    let (slow, unread) = connect(&world.engine, "slow").await;
+    assert_is_a_lease(world.lasts_ms(world.taken_ms).await);
+    let reaches = |attempt| {
+        let (world, slow) = (&world, &slow);
+        async move {
+            loop {
+                let job = world.stored().await;
+                if job.status.attempt == attempt && job.status.state == State::Running {
+                    return job.status;
+                }
+                // It lives, and reads nothing.
+                slow.heard();
+                world.pass(10).await;
+            }
+        }
+    };
+    assert_eq!(&*reaches(2).await.running.unwrap().worker, "slow");
+    let (_quick, _pushes) = connect(&world.engine, "quick").await;
+    let third = reaches(3).await;
+    assert_eq!(&*third.running.as_ref().unwrap().worker, "quick");
+    drop(unread);
+    world.pass(1_000).await;
+    assert_eq!(world.stored().await.status, third);
 }

@@ -9,7 +9,7 @@ use tidewheel_core::job::{Priority, Token};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{News, Want};
+use tidewheel_store::{News, Receipt, Want};
 
 /// What stands between two news, between the parts of one, and between the parts of a part.
 pub(crate) const BETWEEN: char = '\n';
@@ -26,13 +26,13 @@ pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
             vec![format!("d{WITHIN}{tenant}{WITHIN}{}{WITHIN}{}", at.as_ms(), shard.0)]
         }
         News::Changed { tenant, id } => vec![format!("c{WITHIN}{tenant}{WITHIN}{id}")],
-        News::Wants { node, heard, wants } => {
-            let heard = heard.iter().map(|(node, number)| format!("{node}{INSIDE}{number}"));
-            let head = format!("w{WITHIN}{node}{WITHIN}{}", list(heard));
+        News::Wants { node, said_ms, heard, wants } => {
+            let head =
+                format!("w{WITHIN}{node}{WITHIN}{said_ms}{WITHIN}{}", list(heard.iter().map(write_receipt)));
             lines(&head, wants.iter().map(write_want), bytes_max)
         }
-        News::Handed { from, to, number, jobs } => {
-            let head = format!("h{WITHIN}{from}{WITHIN}{to}{WITHIN}{number}");
+        News::Handed { from, to, number, start_by_ms, jobs } => {
+            let head = format!("h{WITHIN}{from}{WITHIN}{to}{WITHIN}{number}{WITHIN}{start_by_ms}");
             let job = |(tenant, id, token): &(Tenant, JobId, Token)| {
                 format!("{tenant}{INSIDE}{id}{INSIDE}{}", token.as_u64())
             };
@@ -80,6 +80,10 @@ fn list(parts: impl Iterator<Item = impl Display>) -> String {
     list
 }
 
+fn write_receipt(Receipt { node, number, missed }: &Receipt) -> String {
+    missed.iter().fold(format!("{node}{INSIDE}{number}"), |line, missed| format!("{line}{INSIDE}{missed}"))
+}
+
 fn write_want(want: &Want) -> String {
     let tenants = want.tenants.as_ref().map_or_else(|| ALL.to_owned(), |tenants| list(tenants.iter()));
     let kinds = if want.kinds.is_empty() { ALL.to_owned() } else { list(want.kinds.iter()) };
@@ -100,9 +104,10 @@ pub(crate) fn read(line: &str) -> Option<News> {
         }),
         "c" => Some(News::Changed { tenant: Tenant::new(whose).ok()?, id: rest.parse::<JobId>().ok()? }),
         "w" => {
-            let heard = rest.split(LISTED).filter(|part| !part.is_empty()).map(read_heard);
+            let heard = parts.next()?.split(LISTED).filter(|part| !part.is_empty()).map(read_receipt);
             Some(News::Wants {
                 node: Arc::from(whose),
+                said_ms: rest.parse().ok()?,
                 heard: heard.collect::<Option<_>>()?,
                 wants: parts.map(read_want).collect::<Option<_>>()?,
             })
@@ -111,6 +116,7 @@ pub(crate) fn read(line: &str) -> Option<News> {
             from: Arc::from(whose),
             to: Arc::from(rest),
             number: parts.next()?.parse().ok()?,
+            start_by_ms: parts.next()?.parse().ok()?,
             jobs: parts.map(read_job).collect::<Option<_>>()?,
         }),
         "l" => Some(News::Demands {
@@ -121,9 +127,13 @@ pub(crate) fn read(line: &str) -> Option<News> {
     }
 }
 
-fn read_heard(part: &str) -> Option<(Arc<str>, u64)> {
-    let (node, number) = part.split_once(INSIDE)?;
-    Some((Arc::from(node), number.parse().ok()?))
+fn read_receipt(part: &str) -> Option<Receipt> {
+    let mut parts = part.split(INSIDE);
+    Some(Receipt {
+        node: Arc::from(parts.next()?),
+        number: parts.next()?.parse().ok()?,
+        missed: parts.map(|missed| missed.parse().ok()).collect::<Option<_>>()?,
+    })
 }
 
 fn read_job(part: &str) -> Option<(Tenant, JobId, Token)> {
@@ -174,8 +184,10 @@ mod tests {
     }
 
     fn wants(wants: Vec<Want>) -> News {
-        let heard = vec![(Arc::from("n2"), 8), (Arc::from("n3"), 9)];
-        News::Wants { node: Arc::from("n1"), heard, wants }
+        let receipt =
+            |node, missed: &[u64]| Receipt { node: Arc::from(node), number: 8, missed: missed.to_vec() };
+        let heard = vec![receipt("n2", &[]), receipt("n3", &[5, 7])];
+        News::Wants { node: Arc::from("n1"), said_ms: 1_234, heard, wants }
     }
 
     #[test]
@@ -194,8 +206,8 @@ mod tests {
             },
             News::Changed { tenant: Tenant::default(), id },
             wants(vec![want("q1", None, &[]), want("q.2", Some(3), &["t1", "t:2"])]),
-            News::Wants { node: Arc::from("n1"), heard: Vec::new(), wants: Vec::new() },
-            News::Handed { from, to, number: 12, jobs },
+            News::Wants { node: Arc::from("n1"), said_ms: -1, heard: Vec::new(), wants: Vec::new() },
+            News::Handed { from, to, number: 12, start_by_ms: 1_500, jobs },
             News::Demands {
                 node: Arc::from("n1"),
                 demands: vec![(Tenant::default(), 0.0), (Tenant::new("b").unwrap(), 12.625)],
@@ -214,10 +226,14 @@ mod tests {
             "x\tacme\t1",
             "c\tacme\tjob_1",
             "w\tn1",
-            "w\tn1\tn2",
-            "w\tn1\t\tq * *",
+            "w\tn1\t1",
+            "w\tn1\tsoon\t",
+            "w\tn1\t1\tn2",
+            "w\tn1\t1\tn2 8 x",
+            "w\tn1\t1\t\tq * *",
             "h\tn1\tn2",
-            "h\tn1\tn2\t1\tacme job_1 1",
+            "h\tn1\tn2\t1",
+            "h\tn1\tn2\t1\t1\tacme job_1 1",
             "l\tn1\t\tacme much",
             "l\tn1\t\tacme NaN",
         ] {

@@ -70,6 +70,17 @@ pub struct Want {
     pub room: usize,
 }
 
+/// What a node has taken in of what another handed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Which other node.
+    pub node: Arc<str>,
+    /// The highest number.
+    pub number: u64,
+    /// Numbers before it that did not come.
+    pub missed: Vec<u64>,
+}
+
 /// What one node tells the others, for whoever has the shard.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
@@ -94,8 +105,10 @@ pub enum News {
     Wants {
         /// Which node says so.
         node: Arc<str>,
-        /// By node, the number of the newest [`News::Handed`] that is taken into account.
-        heard: Vec<(Arc<str>, u64)>,
+        /// What its monotonic clock shows.
+        said_ms: i64,
+        /// What it has taken in of [`News::Handed`], by node.
+        heard: Vec<Receipt>,
         /// For what there is room.
         wants: Vec<Want>,
     },
@@ -105,8 +118,10 @@ pub enum News {
         from: Arc<str>,
         /// For which node.
         to: Arc<str>,
-        /// Which in turn, among those of `from`.
+        /// Which in turn, among those of `from` for `to`.
         number: u64,
+        /// By the monotonic clock of `to`: none of them may start then, or later.
+        start_by_ms: i64,
         /// The attempts.
         jobs: Vec<(Tenant, JobId, Token)>,
     },

@@ -29,7 +29,7 @@ pub use databases::Database;
 pub use documents::{Document, DocumentKey, DocumentQuery, Documents, IfVersion, StaleDocument};
 pub use error::Error;
 pub use keys::{HeldKey, KeyClaimed, KeyUse};
-pub use leases::{Held, Leases, News, Node, NodeCard, ShardLease, Want};
+pub use leases::{Held, Leases, News, Node, NodeCard, Receipt, ShardLease, Want};
 pub use query::{Filter, ListQuery, Page, PageCursor};
 pub use schedules::{
     Edited, LedgerCursor, LedgerPage, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery,

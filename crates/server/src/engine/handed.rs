@@ -13,12 +13,12 @@ use tidewheel_core::names::Tenant;
 use tidewheel_store::Order;
 use tokio::sync::mpsc;
 
-use super::leases::Over;
 use super::peers::PeerMessage;
+use super::receipts::{Attempt, Once};
 use super::scheduler::Message;
 use super::{Shared, outcomes};
 
-/// News of attempts that wait to be read; what is more is handed back.
+/// News of attempts that wait to be read; what is more is as if it had been lost.
 pub(super) const QUEUE_COUNT_MAX: usize = 1_000;
 /// How often a read is tried before an attempt is handed back.
 const TRIES_MAX: usize = 20;
@@ -31,20 +31,26 @@ const ANSWER_MS_MAX: i64 = SECOND_MS;
 pub(super) struct Handed {
     pub(super) from: Arc<str>,
     pub(super) number: u64,
-    pub(super) jobs: Vec<(Tenant, JobId, Token)>,
+    pub(super) start_by_ms: i64,
+    pub(super) jobs: Vec<Attempt>,
 }
 
 /// Runs until nobody hears news any more.
 pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) {
-    while let Some(handed) = queue.recv().await {
+    let mut once = Once::default();
+    while let Some(mut handed) = queue.recv().await {
+        once.sift(&mut handed.jobs, handed.start_by_ms, shared.clock.monotonic_ms());
+        if handed.jobs.is_empty() {
+            continue;
+        }
         let mut tenants: BTreeMap<Tenant, Vec<(JobId, Token)>> = BTreeMap::new();
         for (tenant, id, token) in handed.jobs {
             tenants.entry(tenant).or_default().push((id, token));
         }
         let reads = tenants.into_iter().map(|(tenant, attempts)| read(&shared, tenant, attempts));
         let jobs = join_all(reads).await.into_iter().flatten().collect();
-        let Handed { from, number, .. } = handed;
-        shared.tell(Message::Peer(PeerMessage::Handed { from, number, jobs }));
+        let Handed { from, number, start_by_ms, .. } = handed;
+        shared.tell(Message::Peer(PeerMessage::Handed { from, number, start_by_ms, jobs }));
     }
 }
 
@@ -75,33 +81,8 @@ async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)
     Vec::new()
 }
 
-/// Takes attempts back whose leases ran out, and that are known not to have reached the node they were handed to: at no cost,
-/// unless a worker was heard of all the same.
-pub(super) async fn take_back(shared: Arc<Shared>, over: Vec<Over>) {
-    let mut orders = Vec::with_capacity(over.len());
-    for Over { tenant, id, token, lease_until, .. } in over {
-        let found = loop {
-            match shared.store.get(&tenant, vec![id]).await {
-                Ok(mut found) => break found.pop().flatten(),
-                Err(error) if error.is_retryable() => {
-                    shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
-                }
-                Err(_) => return,
-            }
-        };
-        let running = found.filter(|job| job.status.token == token).and_then(|job| job.status.running);
-        let command = if running.is_some_and(|running| running.lease_until == lease_until) {
-            Command::Release { token }
-        } else {
-            Command::LeaseOver { token, lease_until, jitter: shared.random.jitter() }
-        };
-        orders.push(Order { tenant, id, command, key: None });
-    }
-    outcomes::write(&shared, orders).await;
-}
-
-/// Hands attempts back that never reached a worker, at no cost.
-pub(super) async fn give_back(shared: &Shared, jobs: Vec<(Tenant, JobId, Token)>) {
+/// Hands attempts back that are known never to reach a worker, at no cost.
+pub(super) async fn give_back(shared: &Shared, jobs: Vec<Attempt>) {
     let order = |(tenant, id, token)| Order { tenant, id, command: Command::Release { token }, key: None };
     outcomes::write(shared, jobs.into_iter().map(order).collect()).await;
 }

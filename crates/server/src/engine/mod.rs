@@ -26,6 +26,7 @@ mod ownership;
 mod peers;
 mod placement;
 mod ready;
+mod receipts;
 mod recheck;
 mod relay;
 mod repair;

@@ -2,21 +2,22 @@
 //! have room for; whoever serves a shard starts attempts for them and says so the same way. Nothing but the store lies
 //! between two nodes, so nodes that cannot reach each other work together all the same.
 //!
-//! What is said can be lost: a want that is not repeated ends, and an attempt that nobody heard of ends with its lease, and
-//! costs nothing if that is known of it.
+//! What is said can be lost: a want that is not repeated ends, and an attempt that nobody heard of ends with its lease, or
+//! sooner and at no cost where its node has said that it will not start ([`super::receipts`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, Token};
-use tidewheel_core::limits::{LEASE_MS_MAX, SECOND_MS};
+use tidewheel_core::job::Job;
+use tidewheel_core::limits::{MINUTE_MS, SECOND_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::Want;
+use tidewheel_store::{Receipt, Want};
 
 use super::ready::{SubscriberId, Wish};
+use super::receipts::{Received, Sent};
 
 /// How soon after one word on its workers' room a node may say the next.
 pub(super) const WANTS_PAUSE_MS: i64 = 20;
@@ -35,8 +36,10 @@ const GUEST_LEASE_PART: i64 = 4;
 /// Wants of other nodes, all together; what is more is not served.
 const SERVED_COUNT_MAX: usize = 20_000;
 
-/// Batches of attempts handed on that are remembered until they are heard of.
-const UNANSWERED_COUNT_MAX: usize = 10_000;
+/// The part of its lease in which an attempt that is handed on must start.
+const START_LEASE_PART: i64 = 2;
+/// However long its lease is, it has no longer to start.
+const START_MS_MAX: i64 = MINUTE_MS;
 
 /// What the names of workers begin with that are other nodes.
 const NAME_PREFIX: &str = "via:";
@@ -56,12 +59,18 @@ pub(super) fn lease_ms(job: &Job) -> i64 {
     job.status.running.as_ref().map_or(0, |running| running.lease_until.since_ms(running.started_at))
 }
 
+/// How long attempts that are handed on have to start.
+pub(super) fn start_within_ms(jobs: &[Arc<Job>]) -> i64 {
+    let lease_ms = jobs.iter().map(|job| lease_ms(job)).min().unwrap_or(0);
+    (lease_ms / START_LEASE_PART).min(START_MS_MAX)
+}
+
 /// What the scheduler hears of other nodes.
 pub(super) enum PeerMessage {
     /// A node's workers have room.
-    Wanted { node: Arc<str>, heard: Vec<(Arc<str>, u64)>, wants: Vec<Want> },
+    Wanted { node: Arc<str>, said_ms: i64, heard: Vec<Receipt>, wants: Vec<Want> },
     /// Attempts were started elsewhere for this node's workers.
-    Handed { from: Arc<str>, number: u64, jobs: Vec<Arc<Job>> },
+    Handed { from: Arc<str>, number: u64, start_by_ms: i64, jobs: Vec<Arc<Job>> },
     /// Jobs that others serve were changed.
     Changed(Vec<(Tenant, JobId)>),
     /// These nodes are no longer there.
@@ -74,15 +83,6 @@ struct Unheard {
     number: u64,
     count: usize,
     at_ms: i64,
-}
-
-/// Attempts that were handed on together, and that the other node has not said it heard of.
-#[derive(Debug)]
-struct Unanswered {
-    jobs: Vec<(JobId, Token)>,
-    at_ms: i64,
-    /// It was heard of long after, and did not know of them.
-    is_lost: bool,
 }
 
 /// One want of another node.
@@ -112,10 +112,10 @@ pub(super) struct Guest {
 
 impl Guest {
     /// None if too little is left of its lease: it would only be started when another node gives it to others.
-    pub(super) fn new(job: &Arc<Job>, now: Timestamp, now_ms: i64) -> Option<Self> {
+    pub(super) fn new(job: &Arc<Job>, now: Timestamp, now_ms: i64, start_by_ms: i64) -> Option<Self> {
         let part_ms = lease_ms(job) / GUEST_LEASE_PART;
         let left_ms = job.status.running.as_ref().map_or(0, |running| running.lease_until.since_ms(now));
-        let until_ms = now_ms.saturating_add(part_ms.min(left_ms - part_ms));
+        let until_ms = now_ms.saturating_add(part_ms.min(left_ms - part_ms)).min(start_by_ms);
         (left_ms > part_ms).then(|| Self { job: Arc::clone(job), until_ms })
     }
 }
@@ -128,28 +128,13 @@ pub(super) struct Peers {
     pub(super) pause_until_ms: i64,
     pub(super) repeat_at_ms: i64,
     pub(super) guests: Vec<Guest>,
-    /// By node, the number of the newest attempts that it handed on, and when that was heard.
-    heard: BTreeMap<Arc<str>, (u64, i64)>,
+    pub(super) sent: Sent,
+    pub(super) received: Received,
     served: BTreeMap<(Arc<str>, Wish), Peer>,
     by_subscriber: FxHashMap<SubscriberId, (Arc<str>, Wish)>,
-    /// By node and number.
-    unanswered: BTreeMap<(Arc<str>, u64), Unanswered>,
-    /// The number of what was last handed on.
-    handed: u64,
 }
 
 impl Peers {
-    /// Takes note of attempts that another node handed on.
-    pub(super) fn note(&mut self, from: Arc<str>, number: u64, now_ms: i64) {
-        let newest = self.heard.entry(from).or_insert((number, now_ms));
-        *newest = (newest.0.max(number), now_ms);
-    }
-
-    /// By node, what was taken into account of what it handed on lately.
-    pub(super) fn noted(&self) -> Vec<(Arc<str>, u64)> {
-        self.heard.iter().map(|(node, (number, _))| (Arc::clone(node), *number)).collect()
-    }
-
     pub(super) fn get_mut(&mut self, node: &Arc<str>, wish: &Wish) -> Option<&mut Peer> {
         self.served.get_mut(&(Arc::clone(node), wish.clone()))
     }
@@ -167,34 +152,9 @@ impl Peers {
     pub(super) fn hand(&mut self, id: SubscriberId, count: usize, now_ms: i64) -> Option<(Arc<str>, u64)> {
         let place = self.by_subscriber.get(&id)?;
         let peer = self.served.get_mut(place)?;
-        self.handed += 1;
-        peer.unheard.push_back(Unheard { number: self.handed, count, at_ms: now_ms });
-        Some((Arc::clone(&place.0), self.handed))
-    }
-
-    /// Remembers what was handed on to a node under a number.
-    pub(super) fn handed(&mut self, to: &Arc<str>, number: u64, jobs: Vec<(JobId, Token)>, at_ms: i64) {
-        self.unanswered.insert((Arc::clone(to), number), Unanswered { jobs, at_ms, is_lost: false });
-        if self.unanswered.len() > UNANSWERED_COUNT_MAX {
-            self.unanswered.pop_first();
-        }
-    }
-
-    /// A node says that it has heard of everything up to that number. That it passes over one that was lost before cannot be
-    /// seen; then that one counts.
-    pub(super) fn answered(&mut self, node: &Arc<str>, number: u64, now_ms: i64) {
-        let heard = (Arc::clone(node), 0)..=(Arc::clone(node), number);
-        let keys: Vec<_> = self.unanswered.range(heard).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| drop(self.unanswered.remove(key)));
-        let later = (Arc::clone(node), 0)..=(Arc::clone(node), u64::MAX);
-        for (_, unanswered) in self.unanswered.range_mut(later) {
-            unanswered.is_lost |= unanswered.at_ms.saturating_add(WANTS_REPEAT_MS) <= now_ms;
-        }
-    }
-
-    /// Whether an attempt that was handed on is known to have been lost on the way.
-    pub(super) fn is_lost(&self, id: &JobId, token: Token) -> bool {
-        self.unanswered.values().any(|it| it.is_lost && it.jobs.contains(&(*id, token)))
+        let number = self.sent.next_number(&place.0);
+        peer.unheard.push_back(Unheard { number, count, at_ms: now_ms });
+        Some((Arc::clone(&place.0), number))
     }
 
     /// Forgets wants that are over, those of one node or those that were not repeated; returns by which subscribers they
@@ -210,9 +170,8 @@ impl Peers {
             !is_over
         });
         over.iter().for_each(|id| drop(self.by_subscriber.remove(id)));
-        self.unanswered.retain(|_, it| it.at_ms + LEASE_MS_MAX > now_ms);
-        // Whoever it was has long heard that it was heard.
-        self.heard.retain(|_, (_, at_ms)| *at_ms + WANT_SILENCE_MS > now_ms);
+        self.sent.forget(now_ms);
+        self.received.forget(now_ms);
         over
     }
 }
@@ -238,24 +197,6 @@ mod tests {
         assert_eq!(unheard(0, 100), Some(7));
         assert_eq!(unheard(1, 100), Some(4));
         assert_eq!(unheard(1, 100 + UNHEARD_MS), Some(0));
-    }
-
-    #[test]
-    fn what_was_handed_on_is_lost_if_its_node_is_heard_of_long_after_and_did_not_hear_of_it() {
-        let (mut peers, node): (Peers, Arc<str>) = (Peers::default(), Arc::from("n"));
-        let attempt = |n| (JobId::from_bytes([n; 16]), Token::new(1, 1));
-        let is_lost = |peers: &Peers, n| peers.is_lost(&attempt(n).0, attempt(n).1);
-        peers.handed(&node, 1, vec![attempt(1)], 0);
-        peers.handed(&node, 2, vec![attempt(2)], 0);
-        assert!(!is_lost(&peers, 1) && !is_lost(&peers, 2), "silence says nothing");
-        peers.answered(&Arc::from("m"), 9, WANTS_REPEAT_MS);
-        peers.answered(&node, 0, WANTS_REPEAT_MS - 1);
-        assert!(!is_lost(&peers, 2), "it may be on its way");
-        peers.answered(&node, 1, WANTS_REPEAT_MS);
-        assert!(!is_lost(&peers, 1) && is_lost(&peers, 2));
-        assert!(!peers.is_lost(&attempt(2).0, Token::new(1, 2)), "another attempt");
-        peers.answered(&node, 2, WANTS_REPEAT_MS + 1);
-        assert!(!is_lost(&peers, 2), "it was late, no more");
     }
 
     #[test]

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tidewheel_core::id::JobId;
-use tidewheel_core::job::Token;
-use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::News;
 use tokio::sync::mpsc;
@@ -22,6 +20,10 @@ use super::{Shared, recheck};
 pub(super) const QUEUE_COUNT_MAX: usize = 10_000;
 /// News passed on in one go.
 const BATCH_COUNT_MAX: usize = 1_000;
+/// How often attempts that could not be handed on are handed on again; what is more would come too late.
+const AGAIN_COUNT_MAX: usize = 5;
+/// Wait before that.
+const AGAIN_WAIT_MS: u64 = 100;
 
 impl Shared {
     /// Tells the other nodes; says whether there is room for it. If not, it is found by a sweep.
@@ -32,7 +34,8 @@ impl Shared {
     /// Tells the other nodes that this one's workers want nothing any more.
     pub(super) async fn want_nothing(&self) {
         let (Some(card), Some(leases)) = (&self.node, self.store.leases()) else { return };
-        let news = News::Wants { node: Arc::clone(&card.id), heard: Vec::new(), wants: Vec::new() };
+        let (node, said_ms) = (Arc::clone(&card.id), self.clock.monotonic_ms());
+        let news = News::Wants { node, said_ms, heard: Vec::new(), wants: Vec::new() };
         if let Err(error) = leases.tell(vec![news]).await {
             tracing::debug!(%error, "other nodes could not be told that workers want nothing any more");
         }
@@ -65,22 +68,26 @@ pub(super) async fn send(shared: Arc<Shared>, mut queue: mpsc::Receiver<News>) {
             }
         };
         let Some(leases) = shared.store.leases().filter(|_| count > 0) else { return };
-        let handed: Vec<_> = batch.iter().flat_map(handed_in).cloned().collect();
+        let is_handed = |news: &&News| matches!(news, News::Handed { .. });
+        let handed: Vec<News> = batch.iter().filter(is_handed).cloned().collect();
         if let Err(error) = leases.tell(std::mem::take(&mut batch)).await {
             tracing::debug!(%error, count, "news could not be passed on");
             if !handed.is_empty() {
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move { handed::give_back(&shared, handed).await });
+                tokio::spawn(say_again(Arc::clone(&shared), handed));
             }
         }
     }
 }
 
-/// The attempts that news hand on.
-fn handed_in(news: &News) -> &[(Tenant, JobId, Token)] {
-    match news {
-        News::Handed { jobs, .. } => jobs,
-        News::Due { .. } | News::Changed { .. } | News::Wants { .. } | News::Demands { .. } => &[],
+/// Says again what seemed to fail. It may have been heard all the same: whether attempts start is their new node's to say, and
+/// one that hears of them twice starts them once.
+async fn say_again(shared: Arc<Shared>, news: Vec<News>) {
+    for _ in 0..AGAIN_COUNT_MAX {
+        shared.clock.sleep(Duration::from_millis(AGAIN_WAIT_MS)).await;
+        let Some(leases) = shared.store.leases() else { return };
+        if leases.tell(news.clone()).await.is_ok() {
+            return;
+        }
     }
 }
 
@@ -119,13 +126,12 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
                 changed.push((tenant, id));
             }
             News::Changed { tenant, id } => elsewhere.push((tenant, id)),
-            News::Wants { node, heard, wants } => {
-                shared.tell(Message::Peer(PeerMessage::Wanted { node, heard, wants }));
+            News::Wants { node, said_ms, heard, wants } => {
+                shared.tell(Message::Peer(PeerMessage::Wanted { node, said_ms, heard, wants }));
             }
-            News::Handed { from, to, number, jobs } if Some(&to) == own => {
-                if let Err(refused) = handed.try_send(Handed { from, number, jobs }) {
-                    let (shared, jobs) = (Arc::clone(shared), refused.into_inner().jobs);
-                    tokio::spawn(async move { handed::give_back(&shared, jobs).await });
+            News::Handed { from, to, number, start_by_ms, jobs } if Some(&to) == own => {
+                if handed.try_send(Handed { from, number, start_by_ms, jobs }).is_err() {
+                    tracing::debug!("attempts were handed on faster than they can be read");
                 }
             }
             News::Handed { .. } => {}

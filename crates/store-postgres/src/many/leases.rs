@@ -100,14 +100,20 @@ impl Spread {
                 News::Due { ref tenant, .. } | News::Changed { ref tenant, .. } => {
                     dealt.entry(self.home(tenant)).or_default().push(news);
                 }
-                News::Handed { from, to, number, jobs } => {
+                News::Handed { from, to, number, start_by_ms, jobs } => {
                     let mut by_home: BTreeMap<usize, Vec<_>> = BTreeMap::new();
                     for job in jobs {
                         by_home.entry(self.home_of_job(&job.0, job.1)).or_default().push(job);
                     }
                     for (home, jobs) in by_home {
                         let (from, to) = (Arc::clone(&from), Arc::clone(&to));
-                        dealt.entry(home).or_default().push(News::Handed { from, to, number, jobs });
+                        dealt.entry(home).or_default().push(News::Handed {
+                            from,
+                            to,
+                            number,
+                            start_by_ms,
+                            jobs,
+                        });
                     }
                 }
                 News::Wants { .. } | News::Demands { .. } => {

@@ -344,7 +344,6 @@ impl Scheduler {
 
     fn end_leases(&mut self, monotonic_ms: i64) {
         let over = self.leases.over(monotonic_ms);
-        let over = self.take_back_lost(over);
         if over.is_empty() {
             return;
         }

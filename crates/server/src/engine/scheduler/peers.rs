@@ -8,16 +8,16 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Ending, Job};
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
-use tidewheel_store::{News, Want};
+use tidewheel_store::{News, Receipt, Want};
 
 use super::Scheduler;
 use crate::engine::deliver::Report;
 use crate::engine::handed;
-use crate::engine::leases::Over;
 use crate::engine::peers::{
     self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
 };
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId, Wish};
+use crate::engine::receipts::Attempt;
 use crate::engine::spread::Serves;
 
 /// How much shorter a lease may be than its worker asked for: the way to the worker takes some time.
@@ -26,8 +26,12 @@ const LEASE_SLACK_MS: i64 = SECOND_MS;
 impl Scheduler {
     pub(super) fn hear_peer(&mut self, message: PeerMessage) {
         match message {
-            PeerMessage::Wanted { node, heard, wants } => self.wanted(&node, &heard, wants),
-            PeerMessage::Handed { from, number, jobs } => self.handed(from, number, jobs),
+            PeerMessage::Wanted { node, said_ms, heard, wants } => {
+                self.wanted(&node, (said_ms, &heard), wants);
+            }
+            PeerMessage::Handed { from, number, start_by_ms, jobs } => {
+                self.handed(&from, number, start_by_ms, jobs);
+            }
             PeerMessage::Changed(jobs) => self.changed_elsewhere(jobs),
             PeerMessage::Gone(nodes) => nodes.iter().for_each(|node| self.stop_feeding(node)),
         }
@@ -73,11 +77,12 @@ impl Scheduler {
             );
             wants.truncate(WANTS_COUNT_MAX);
         }
-        self.shared.pass_on(News::Wants { node: Arc::clone(&node.id), heard: self.peers.noted(), wants });
+        let (node, heard) = (Arc::clone(&node.id), self.peers.received.receipts());
+        self.shared.pass_on(News::Wants { node, said_ms: monotonic_ms, heard, wants });
     }
 
     /// Another node's workers have room.
-    fn wanted(&mut self, node: &Arc<str>, heard: &[(Arc<str>, u64)], wants: Vec<Want>) {
+    fn wanted(&mut self, node: &Arc<str>, (said_ms, heard): (i64, &[Receipt]), wants: Vec<Want>) {
         let Some(own) = self.shared.node.as_ref().map(|card| Arc::clone(&card.id)) else { return };
         if *node == own || self.draining.is_some() {
             return;
@@ -85,11 +90,15 @@ impl Scheduler {
         let now_ms = self.shared.clock.monotonic_ms();
         if wants.is_empty() {
             self.stop_feeding(node);
+            return;
         }
         // All who serve shards are told the same: each gives its part.
         let givers = self.shared.peers_count.load(Ordering::SeqCst).max(1);
-        let number = heard.iter().find(|(node, _)| *node == own).map_or(0, |(_, number)| *number);
-        self.peers.answered(node, number, now_ms);
+        let receipt = heard.iter().find(|receipt| receipt.node == own);
+        let number = receipt.map_or(0, |receipt| receipt.number);
+        self.peers.sent.clock_showed(node, said_ms, now_ms);
+        let lost = self.peers.sent.answered(node, receipt, said_ms);
+        self.free(lost);
         for want in wants {
             let (room, wish) = (want.room, Wish::of(want));
             let tenant = wish.interest.only_tenant();
@@ -100,6 +109,14 @@ impl Scheduler {
                 Some(Serves::Some) | None => room.div_ceil(givers),
             };
             self.serve(node, wish, share, (number, now_ms));
+        }
+    }
+
+    /// Attempts that were handed on will not start: others may have them, at no cost.
+    fn free(&self, lost: Vec<Attempt>) {
+        if !lost.is_empty() {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move { handed::give_back(&shared, lost).await });
         }
     }
 
@@ -145,36 +162,32 @@ impl Scheduler {
         let Some((to, number)) = self.peers.hand(id, running.len(), now_ms) else { return running };
         // Watched over by their leases from here on, not by this node's knowledge of the other's workers.
         self.ready.finished(id, running.len());
-        let keys = running.iter().map(|job| (job.id, job.status.token)).collect();
-        self.peers.handed(&to, number, keys, now_ms);
+        let within_ms = peers::start_within_ms(&running);
+        let Some(start_by_ms) = self.peers.sent.start_by_ms(&to, within_ms, now_ms) else { return running };
         let attempt = |job: &Arc<Job>| (job.tenant.clone(), job.id, job.status.token);
-        let jobs = running.iter().map(attempt).collect();
-        let is_told = self.shared.pass_on(News::Handed { from, to, number, jobs });
-        if is_told { Vec::new() } else { running }
-    }
-
-    /// Of leases that ran out, takes back at no cost what never reached the node it was handed to; returns the others.
-    pub(super) fn take_back_lost(&self, over: Vec<Over>) -> Vec<Over> {
-        let (lost, others): (Vec<Over>, Vec<Over>) =
-            over.into_iter().partition(|lease| self.peers.is_lost(&lease.id, lease.token));
-        if !lost.is_empty() {
-            tokio::spawn(handed::take_back(Arc::clone(&self.shared), lost));
+        let jobs: Vec<Attempt> = running.iter().map(attempt).collect();
+        self.peers.sent.handed(&to, number, jobs.clone(), (start_by_ms, now_ms));
+        let news = News::Handed { from, to: Arc::clone(&to), number, start_by_ms, jobs };
+        if self.shared.pass_on(news) {
+            return Vec::new();
         }
-        others
+        self.peers.sent.unsaid(&to, number);
+        running
     }
 
     /// Attempts were started elsewhere for this node's workers.
-    fn handed(&mut self, from: Arc<str>, number: u64, jobs: Vec<Arc<Job>>) {
+    fn handed(&mut self, from: &Arc<str>, number: u64, start_by_ms: i64, jobs: Vec<Arc<Job>>) {
         let now_ms = self.shared.clock.monotonic_ms();
-        self.peers.note(from, number, now_ms);
         let now = self.shared.clock.now();
-        let (jobs, late): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|job| Guest::new(job, now, now_ms).is_some());
+        // What is not noted must not start: whoever handed it on takes it for free.
+        let is_noted = self.peers.received.note(from, number, start_by_ms, now_ms);
+        let guest = |job: &Arc<Job>| Guest::new(job, now, now_ms, start_by_ms).filter(|_| is_noted);
+        let (jobs, late): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| guest(job).is_some());
         late.iter().for_each(|job| self.give_back(job));
         let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
         for job in left {
             // Whoever wanted it is busy by now, or was when it said so: it is the next.
-            let guest = Guest::new(&job, now, now_ms).filter(|_| {
+            let guest = guest(&job).filter(|_| {
                 self.draining.is_none()
                     && self.peers.guests.len() < GUESTS_COUNT_MAX
                     && self.ready.would_take(&job)

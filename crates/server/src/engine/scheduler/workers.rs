@@ -16,7 +16,7 @@ use crate::engine::outcomes;
 use crate::engine::peers;
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId};
 use crate::engine::workers::{
-    Beginning, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
+    Beginning, Holding, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
     WorkerMessage, WorkerView,
 };
 
@@ -162,16 +162,20 @@ impl Scheduler {
         holding.sort_unstable();
         for (job, token) in self.workers.held_by(id) {
             if holding.binary_search(&(job, token)).is_err() {
-                self.release_unsent(&job);
+                self.release_unsent(id, (job, token));
             }
         }
     }
 
-    /// A job never reached its worker: another may have it, at no cost.
-    fn release_unsent(&mut self, id: &JobId) {
-        if let Some(held) = self.workers.release(id) {
-            let command = Command::Release { token: held.token };
-            self.reports.send(Report { tenant: held.tenant, id: *id, command });
+    /// An attempt never reached its worker: another may have it, at no cost. Of a later attempt, which another worker may have
+    /// by now, that says nothing.
+    fn release_unsent(&mut self, session: SessionId, (id, token): (JobId, Token)) {
+        let is_it = |held: &&Holding| held.session == session && held.token == token;
+        if self.workers.holding(&id).filter(is_it).is_some()
+            && let Some(held) = self.workers.release(&id)
+        {
+            let command = Command::Release { token };
+            self.reports.send(Report { tenant: held.tenant, id, command });
         }
     }
 
@@ -260,14 +264,14 @@ impl Scheduler {
         }
     }
 
-    fn disconnected(&mut self, id: SessionId, stream: u64, unsent: Vec<JobId>) {
+    fn disconnected(&mut self, id: SessionId, stream: u64, unsent: Vec<(JobId, Token)>) {
         if self.workers.get(id).is_none_or(|session| session.stream != stream) {
             return;
         }
         if let Some(subscriber) = self.workers.unseat(id) {
             self.ready.unsubscribe(subscriber);
         }
-        unsent.iter().for_each(|job| self.release_unsent(job));
+        unsent.into_iter().for_each(|attempt| self.release_unsent(id, attempt));
         let monotonic_ms = self.shared.clock.monotonic_ms();
         let Some(session) = self.workers.get_mut(id) else { return };
         if session.jobs_count() == 0 {

@@ -165,7 +165,7 @@ impl Drop for Pushes {
         let mut unsent = Vec::new();
         while let Ok(push) = self.pushes.try_recv() {
             if let Push::Jobs(jobs) = push {
-                unsent.extend(jobs.iter().map(|job| job.id));
+                unsent.extend(jobs.iter().map(|job| (job.id, job.status.token)));
             }
         }
         let (session, stream) = (self.session, self.stream);

@@ -135,7 +135,7 @@ pub(in crate::engine) enum WorkerMessage {
     /// It reported of jobs, which are now so.
     Reported { session: SessionId, jobs: Vec<(Arc<Job>, Option<Renewal>)> },
     /// Its stream is gone. These jobs were never sent.
-    Disconnected { session: SessionId, stream: u64, unsent: Vec<JobId> },
+    Disconnected { session: SessionId, stream: u64, unsent: Vec<(JobId, Token)> },
     /// Somebody asks who is connected that works for a tenant.
     List { tenant: Tenant, after: u64, count_max: usize, reply: oneshot::Sender<Vec<WorkerView>> },
 }

@@ -17,6 +17,6 @@ mod view;
 pub use link::{Pushes, WorkerLink};
 pub(super) use message::{Hold, Opened, Opening, WorkerMessage};
 pub use message::{Push, Refused, Resume, Stop, Subscription, Welcome};
-pub(super) use registry::{Beginning, Session, SessionId, Workers};
+pub(super) use registry::{Beginning, Holding, Session, SessionId, Workers};
 pub(super) use unsent::Unsent;
 pub use view::WorkerView;
