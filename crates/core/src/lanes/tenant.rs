@@ -60,26 +60,29 @@ impl<T> Tenant<T> {
         now_ms: i64,
         mut matches: impl FnMut(&Entry<T>) -> bool,
     ) -> Option<Found> {
+        let classes = PerPriority::from_fn(|priority| {
+            let head = self.lots[priority].entries.front()?;
+            Some(aging.class(priority, head.ready_at_ms, now_ms))
+        });
         let mut standing = PerPriority::from_fn(|_| Standing::Idle);
-        let mut first = PerPriority::<Option<Found>>::default();
-        for priority in Priority::ALL {
-            let entries = &self.lots[priority].entries;
-            let Some(head) = entries.front() else { continue };
-            let class = aging.class(priority, head.ready_at_ms, now_ms);
-            let found = entries.iter().enumerate().find(|(_, entry)| matches(entry));
-            let Some((index, entry)) = found else {
-                if standing[class] == Standing::Idle {
-                    standing[class] = Standing::Barred;
+        classes.iter().flatten().for_each(|class| standing[*class] = Standing::Ready);
+        // Most entries match, and those of a priority whose share is not due need not be looked at.
+        loop {
+            let class = self.shares.next(|class| standing[class])?;
+            let mut first: Option<Found> = None;
+            for priority in Priority::ALL.into_iter().filter(|priority| classes[*priority] == Some(class)) {
+                let mut entries = self.lots[priority].entries.iter().enumerate();
+                if let Some((index, entry)) = entries.find(|(_, entry)| matches(entry))
+                    && first.is_none_or(|first| entry.ready_at_ms < first.ready_at_ms)
+                {
+                    first = Some(Found { class, priority, index, ready_at_ms: entry.ready_at_ms });
                 }
-                continue;
-            };
-            standing[class] = Standing::Ready;
-            let ready_at_ms = entry.ready_at_ms;
-            if first[class].is_none_or(|first| ready_at_ms < first.ready_at_ms) {
-                first[class] = Some(Found { class, priority, index, ready_at_ms });
             }
+            if first.is_some() {
+                return first;
+            }
+            standing[class] = Standing::Barred;
         }
-        first[self.shares.next(|class| standing[class])?]
     }
 }
 

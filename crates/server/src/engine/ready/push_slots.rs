@@ -19,7 +19,7 @@ const RESERVING_COUNT_MIN: usize = 16;
 /// The part of the slots that is kept.
 const RESERVE_DIVISOR: usize = 4;
 /// Of what is kept, a tenant of weight 1 has at most so many times what it leaves.
-const LEAVES_DIVISOR: usize = 2;
+const LEFT_FACTOR: usize = 2;
 
 /// One who has pushes under way or due.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl PushSlots {
         }
         let Some(holder) = self.holders.get(tenant) else { return true };
         let (has, weight) = (wide(holder.under_way), u64::from(holder.weight));
-        let leaves = wide(LEAVES_DIVISOR).saturating_mul(weight).saturating_mul(wide(self.free()));
+        let leaves = wide(LEFT_FACTOR).saturating_mul(weight).saturating_mul(wide(self.free()));
         self.is_within_share(has, weight) && (!self.is_short() || has <= leaves)
     }
 
@@ -171,11 +171,8 @@ impl PushSlots {
 
     /// Goes by these weights from now on.
     pub(super) fn reweigh(&mut self, weight: impl Fn(&str) -> u32) {
-        self.weight_sum = 0;
-        for (tenant, holder) in &mut self.holders {
-            holder.weight = weight(tenant).max(1);
-            self.weight_sum += u64::from(holder.weight);
-        }
+        self.holders.iter_mut().for_each(|(tenant, holder)| holder.weight = weight(tenant).max(1));
+        self.weight_sum = self.holders.values().map(|holder| u64::from(holder.weight)).sum();
     }
 
     fn holder(&mut self, tenant: &Arc<str>, weight: impl FnOnce() -> u32) -> &mut Holder {
