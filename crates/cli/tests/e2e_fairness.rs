@@ -6,6 +6,7 @@ mod harness;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use harness::target::{Target, answer};
 use harness::{Answer, Server, instant, now_ms, request, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -152,6 +153,44 @@ fn saturated_tenants_share_three_to_one_and_a_changed_weight_holds_for_what_wait
     let acme = shares(&starts, COUNTED, "tenant")["acme"];
     assert!(acme.abs_diff(COUNTED / 2) <= COUNTED / 40, "{acme} of {COUNTED} instead of half");
     hand.stop();
+}
+
+/// A target that takes a while.
+fn slow_target() -> Target {
+    Target::answering(|_| {
+        #[expect(clippy::disallowed_methods, reason = "the target's own run time")]
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        answer(200, "", "")
+    })
+}
+
+#[test]
+fn tenants_with_different_hosts_share_push_slots_three_to_one() {
+    /// Pushes before everybody has its share, and those that are counted.
+    const SETTLING: usize = 100;
+    const COUNTED: usize = 600;
+    let data = TempDir::new().unwrap();
+    let server = Server::start_with(data.path(), &["--push-concurrency", "32"]);
+    set(&server, "acme", &json!({"weight": 3}));
+    let targets = ["acme", "globex"].map(|tenant| {
+        let target = slow_target();
+        let job = json!({"type": "t", "target_url": target.url("/"), "run_at": instant(1_500)});
+        let jobs = json!(vec![job; SETTLING + COUNTED]);
+        assert_eq!(call(&server, tenant, "POST", "/v1/jobs/batch", &jobs).status, 201);
+        target
+    });
+    let mut hits = until("enough pushes", || {
+        let hits: Vec<(i64, usize)> =
+            (0..2).flat_map(|of| targets[of].hits().into_iter().map(move |hit| (hit.at_ms, of))).collect();
+        (hits.len() >= SETTLING + COUNTED).then_some(hits)
+    });
+    hits.sort_unstable();
+    let acme = hits[SETTLING..SETTLING + COUNTED].iter().filter(|(_, of)| *of == 0).count();
+    println!("{acme} of {COUNTED}");
+    assert!(
+        acme.abs_diff(COUNTED * 3 / 4) <= COUNTED * 3 / 40,
+        "{acme} of {COUNTED} instead of three quarters"
+    );
 }
 
 #[test]

@@ -242,6 +242,29 @@ fn a_hanging_target_costs_nobody_else_anything_and_gets_all_its_jobs_once_it_wor
 }
 
 #[test]
+fn several_hanging_hosts_of_a_tenant_leave_push_slots_to_others() {
+    let (_data, server) = start(&["--push-concurrency", "64"]);
+    let hanging: [Hanging; 6] = std::array::from_fn(|_| Hanging::start());
+    let mut ids = Vec::new();
+    for Hanging { port, .. } in &hanging {
+        let url = format!("http://127.0.0.1:{port}/");
+        ids.extend(submit_many(&server, "a", 20, &json!({"type": "t", "target_url": url, "timeout": "10m"})));
+    }
+    until("as many to hang as may", || (count(&server, "a", "running") >= 48).then_some(()));
+    let explained = until("one to wait for a slot", || {
+        ids.iter().find_map(|id| {
+            let explained = call(&server, "a", "GET", &format!("/v1/jobs/{id}/explain"), &Value::Null);
+            (explained["waits_for"] == "push_limit").then_some(explained)
+        })
+    });
+    assert!(explained["expected_start"].is_null(), "{explained}");
+    let healthy = Target::ok();
+    submit_many(&server, "b", 5, &json!({"type": "t", "target_url": healthy.url("/")}));
+    healthy.until_hits(5);
+    assert_eq!(count(&server, "a", "running"), 48, "they hang still, and nobody waited for them");
+}
+
+#[test]
 fn a_host_that_is_named_has_its_own_bound_on_pushes_under_way() {
     let (_data, server) = start(&["--push-per-host", "100", "--push-per-host", "127.0.0.1=3"]);
     let (release, gate) = std::sync::mpsc::channel::<()>();

@@ -1,5 +1,5 @@
 //! Under virtual time: a flood does not delay its neighbours, a queue without workers delays nobody and costs
-//! bounded memory, and a target that hangs does not hold up the queues.
+//! bounded memory, and targets that hang hold up neither queues nor others; tenants share push slots by weight, not by hosts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take};
+use tidewheel_server::engine::{Allotment, Config, Deliver, Engine, Parts, Report, Reports, Take};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
@@ -38,7 +38,7 @@ impl Deliver for PacedTarget {
         for job in jobs {
             let now_ms = self.clock.monotonic_ms();
             self.started.lock().unwrap().push((job.tenant.clone(), job.id, now_ms));
-            let Some(takes_ms) = self.takes_ms else { continue };
+            let Some(takes_ms) = self.takes_ms.filter(|_| !hangs(&job)) else { continue };
             let (clock, reports) = (Arc::clone(&self.clock), reports.clone());
             tokio::spawn(async move {
                 clock.sleep_ms(takes_ms).await;
@@ -49,6 +49,11 @@ impl Deliver for PacedTarget {
     }
 
     fn abort(&self, _: &JobId) {}
+}
+
+/// Some hosts never answer.
+fn hangs(job: &Job) -> bool {
+    matches!(&job.spec.destination, Destination::Target(target) if target.url.contains("hanging"))
 }
 
 struct Bench {
@@ -111,6 +116,10 @@ impl Bench {
         started.iter().filter(|(_, id, _)| ids.contains(id)).map(|(_, _, at_ms)| *at_ms).collect()
     }
 
+    fn starts_by(&self, tenant: &str) -> usize {
+        self.target.started.lock().unwrap().iter().filter(|(by, _, _)| by.as_str() == tenant).count()
+    }
+
     async fn assert_prompt(&self, ids: &[JobId], due_ms: i64) {
         self.clock.sleep_ms(due_ms - self.clock.monotonic_ms() + PROMPT_MS).await;
         let starts = self.starts_of(ids);
@@ -153,7 +162,11 @@ impl Bench {
 }
 
 fn host() -> Destination {
-    let (url, method) = ("http://target.example/".into(), "POST".into());
+    host_named("target")
+}
+
+fn host_named(name: &str) -> Destination {
+    let (url, method) = (format!("http://{name}.example/").into(), "POST".into());
     Destination::Target(Arc::new(Target { url, method, headers: Vec::new() }))
 }
 
@@ -235,4 +248,62 @@ async fn targets_that_hang_do_not_hold_up_the_queues() {
     assert_eq!(bench.work_off("acme", "mail", 1).await.len(), 10);
     let took_ms = bench.clock.monotonic_ms() - before_ms;
     assert!(took_ms <= 2_000 + PROMPT_MS, "{took_ms} ms, of which the last wait is 2000");
+}
+
+/// Two tenants with more than may be under way, the first with so many hosts and that weight; what each of them started.
+async fn share(push_max: usize, hosts: i64, weight: u32) -> (Bench, [usize; 2]) {
+    let bench = Bench::new(Config { push_max, ..Config::default() }, Some(50)).await;
+    bench.engine.allot(vec![Allotment {
+        tenant: Tenant::new("acme").unwrap(),
+        weight,
+        running_count_max: None,
+        queue_running_count_max: None,
+        starts_per_s: None,
+        spread: 1,
+    }]);
+    for n in 0..hosts {
+        bench.submit("acme", &host_named(&format!("h{n}")), &past(&bench, 8_000 / hosts)).await;
+    }
+    bench.clock.sleep_ms(500).await;
+    bench.submit("globex", &host(), &past(&bench, 8_000)).await;
+    bench.clock.sleep_ms(1_000).await;
+    let before = ["acme", "globex"].map(|tenant| bench.starts_by(tenant));
+    bench.clock.sleep_ms(4_000).await;
+    let after = ["acme", "globex"].map(|tenant| bench.starts_by(tenant));
+    let starts = [after[0] - before[0], after[1] - before[1]];
+    (bench, starts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_share_push_slots_by_weight_whatever_hosts_they_have() {
+    for (push_max, hosts, weight) in [(32, 1, 3), (32, 50, 1), (32, 50, 3), (8, 1, 3), (8, 50, 1), (64, 7, 2)]
+    {
+        let (bench, [acme, globex]) = share(push_max, hosts, weight).await;
+        let (all, weight) = (acme + globex, usize::try_from(weight).unwrap());
+        let wanted = all * weight / (weight + 1);
+        assert!(
+            acme.abs_diff(wanted) * 100 <= 4 * all,
+            "{acme} and {globex} at {hosts} hosts, weight {weight}, {push_max} slots"
+        );
+        assert!(all >= 60 * push_max, "{all} of {push_max} slots are not enough for 4 s");
+        let few = bench.submit("few", &host_named("other"), &[bench.clock.now(); 5]).await;
+        bench.assert_prompt(&few, bench.clock.monotonic_ms()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_hang_cost_their_tenant_push_slots_and_nobody_else() {
+    let bench = Bench::new(Config::default(), Some(20)).await;
+    for (tenant, most) in [("acme", 768), ("globex", 171)] {
+        for n in 0..6 {
+            bench.submit(tenant, &host_named(&format!("hanging-{tenant}-{n}")), &past(&bench, 300)).await;
+        }
+        bench.clock.sleep_ms(1_000).await;
+        assert_eq!(bench.starts_by(tenant), most, "all that may be under way, and no more");
+        let few = bench.submit("few", &host(), &[bench.clock.now(); 5]).await;
+        bench.assert_prompt(&few, bench.clock.monotonic_ms()).await;
+    }
+    bench.submit("many", &host(), &past(&bench, 2_000)).await;
+    bench.clock.sleep_ms(4_000).await;
+    assert_eq!(bench.starts_by("many"), 2_000, "what is left is used over and over");
 }

@@ -19,16 +19,6 @@ impl Aging {
         let raised = priority.index().saturating_sub(levels);
         Priority::ALL.get(raised).copied().unwrap_or(priority)
     }
-
-    /// When an entry that counts as `class` rises to the next; the end of time if it never does.
-    pub(super) fn rises_at_ms(self, priority: Priority, ready_at_ms: i64, class: Priority) -> i64 {
-        if self.step_ms < 1 || class == Priority::Critical {
-            return i64::MAX;
-        }
-        let levels = priority.index().saturating_sub(class.index()).saturating_add(1);
-        let wait_ms = i64::try_from(levels).unwrap_or(i64::MAX).saturating_mul(self.step_ms);
-        ready_at_ms.saturating_add(wait_ms)
-    }
 }
 
 #[cfg(test)]
@@ -47,21 +37,8 @@ mod tests {
     }
 
     #[test]
-    fn the_next_rise_is_the_first_instant_of_the_next_class() {
-        let aging = Aging { step_ms: 100 };
-        for (class, above) in [(Low, Normal), (Normal, High), (High, Critical)] {
-            let at_ms = aging.rises_at_ms(Low, 1_000, class);
-            assert_eq!(aging.class(Low, 1_000, at_ms - 1), class);
-            assert_eq!(aging.class(Low, 1_000, at_ms), above);
-        }
-        assert_eq!(aging.rises_at_ms(Low, 1_000, Critical), i64::MAX);
-    }
-
-    #[test]
     fn without_a_step_nothing_ages_and_extremes_do_not_overflow() {
         assert_eq!(Aging { step_ms: 0 }.class(Low, i64::MIN, i64::MAX), Low);
-        assert_eq!(Aging { step_ms: 0 }.rises_at_ms(Low, 0, Low), i64::MAX);
         assert_eq!(Aging { step_ms: 1 }.class(Low, i64::MIN, i64::MAX), Critical);
-        assert_eq!(Aging { step_ms: i64::MAX }.rises_at_ms(Low, 5, Low), i64::MAX);
     }
 }

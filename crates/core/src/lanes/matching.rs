@@ -1,7 +1,6 @@
 //! Serving those who do not run everything: entries that do not match are passed over and keep their place.
 
-use super::{Claim, Entry, Lane, PerPriority, Standing, tenant::Tenant};
-use crate::job::Priority;
+use super::{Aging, Claim, Entry, Lane};
 
 impl<T> Lane<T> {
     /// Takes the entry to run next among those for which `matches` holds, of tenants for which `eligible` does. An
@@ -14,38 +13,24 @@ impl<T> Lane<T> {
         mut eligible: impl FnMut(&str) -> bool,
         mut matches: impl FnMut(&Entry<T>) -> bool,
     ) -> Option<Entry<T>> {
-        self.now_ms = now_ms;
-        self.raise_aged();
+        let aging = Aging { step_ms: self.config.aging_ms };
         let quantum = u64::from(self.config.quantum.max(1));
-        let mut barred = PerPriority::<bool>::default();
-        loop {
-            let class =
-                self.shares.next(|class| match (self.rotations[class].is_empty(), barred[class]) {
-                    (true, _) => Standing::Idle,
-                    (false, true) => Standing::Barred,
-                    (false, false) => Standing::Ready,
-                })?;
-            let mut found = None;
-            let served = self.rotations[class].next(|key| {
-                let tenant = self.tenants.get(key).filter(|tenant| eligible(&tenant.name))?;
-                let (priority, index) = tenant.first_in(class, &mut matches)?;
-                found = Some((priority, index));
-                let cost = tenant.charge(tenant.lots[priority].entries.get(index)?);
-                Some(Claim { cost, quantum: quantum * u64::from(tenant.weight) })
-            });
-            if let Some(key) = served {
-                self.shares.served(class);
-                let (priority, index) = found?;
-                let entry = self.tenants.get_mut(key)?.lots[priority].entries.remove(index)?;
-                self.depths[priority] -= 1;
-                if index == 0 {
-                    self.settle(key, priority);
-                }
-                self.forget_if_idle(key);
-                return Some(entry);
-            }
-            barred[class] = true;
-        }
+        // The last one asked is the one served.
+        let mut last = None;
+        let key = self.rotation.next(|key| {
+            let tenant = self.tenants.get_mut(key).filter(|tenant| eligible(&tenant.name))?;
+            let found = tenant.next(aging, now_ms, &mut matches)?;
+            last = Some(found);
+            let cost = tenant.charge(tenant.lots[found.priority].entries.get(found.index)?);
+            Some(Claim { cost, quantum: quantum * u64::from(tenant.weight) })
+        })?;
+        let found = last?;
+        let tenant = self.tenants.get_mut(key)?;
+        tenant.shares.served(found.class);
+        let entry = tenant.lots[found.priority].entries.remove(found.index)?;
+        self.depths[found.priority] -= 1;
+        self.forget_if_idle(key);
+        Some(entry)
     }
 
     /// Puts an entry that was just taken back before its tenant's others, whatever the bound of its lot.
@@ -58,31 +43,7 @@ impl<T> Lane<T> {
         if let Some(tenant) = self.tenants.get_mut(key) {
             tenant.lots[priority].entries.push_front(entry);
             self.depths[priority] += 1;
-            self.settle(key, priority);
         }
-    }
-}
-
-impl<T> Tenant<T> {
-    /// Where the longest waiting entry is that matches, among the lots that compete in `class`.
-    fn first_in(
-        &self,
-        class: Priority,
-        matches: &mut impl FnMut(&Entry<T>) -> bool,
-    ) -> Option<(Priority, usize)> {
-        let mut first: Option<(i64, Priority, usize)> = None;
-        for priority in Priority::ALL {
-            let lot = &self.lots[priority];
-            if lot.class != Some(class) {
-                continue;
-            }
-            if let Some((index, entry)) = lot.entries.iter().enumerate().find(|(_, entry)| matches(entry))
-                && first.is_none_or(|(ready_at_ms, _, _)| entry.ready_at_ms < ready_at_ms)
-            {
-                first = Some((entry.ready_at_ms, priority, index));
-            }
-        }
-        first.map(|(_, priority, index)| (priority, index))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Ready lanes: what may run now, and in which order.
 //!
-//! A [`Lane`] belongs to one destination. It decides in two steps: `shares` picks a priority (8 : 4 : 2 : 1 while all
-//! are busy), then that priority's `rotation` picks a tenant (deficit round robin by weight). A tenant's entries of
-//! one priority form a lot, bounded and first in, first out. Waiting raises the head of a lot to higher priorities
-//! (`aging`); a tenant has one turn in each priority's rotation, however many of its lots compete there.
+//! A [`Lane`] belongs to one destination. It decides in two steps: `rotation` picks a tenant (deficit round robin by
+//! weight), then that tenant's `shares` pick a priority (8 : 4 : 2 : 1 while all are busy). In this order, because a
+//! tenant says itself how urgent its entries are: that orders its own, and takes nothing from others. A tenant's entries
+//! of one priority form a lot, bounded and first in, first out. Waiting raises the head of a lot to higher priorities
+//! (`aging`).
 //!
 //! Pure: the time and who may be served are arguments, and the same calls give the same order.
 
@@ -27,7 +28,6 @@ use self::{
     costs::Costs,
     per_priority::PerPriority,
     rotation::{Claim, Rotation, TenantKey},
-    shares::{Shares, Standing},
     tenant::Tenant,
 };
 use crate::job::Priority;
@@ -83,14 +83,9 @@ pub struct Lane<T> {
     /// Only weights other than the default; they outlive the tenant's record above.
     weights: FxHashMap<Arc<str>, u32>,
     costs: Costs,
-    shares: Shares,
-    /// Per priority, exactly the tenants with a lot of that class.
-    rotations: PerPriority<Rotation>,
-    /// Per priority, an instant before which no head leaves its class by age.
-    ages_at_ms: PerPriority<i64>,
+    /// Exactly the tenants with something waiting.
+    rotation: Rotation,
     depths: PerPriority<usize>,
-    /// The time of the last `pop`, by which pushes are classed.
-    now_ms: i64,
 }
 
 const DEFAULT_WEIGHT: u32 = 1;
@@ -108,11 +103,8 @@ impl<T> Lane<T> {
             keys: FxHashMap::default(),
             weights: FxHashMap::default(),
             costs: Costs::default(),
-            shares: Shares::default(),
-            rotations: PerPriority::default(),
-            ages_at_ms: PerPriority::from_fn(|_| i64::MAX),
+            rotation: Rotation::default(),
             depths: PerPriority::default(),
-            now_ms: i64::MIN,
         }
     }
 
@@ -135,44 +127,18 @@ impl<T> Lane<T> {
             return Err(entry);
         }
         entries.push_back(entry);
-        let is_head = entries.len() == 1;
         self.depths[priority] += 1;
-        if is_head {
-            self.settle(key, priority);
-        }
         Ok(())
     }
 
     /// Takes the entry to run next, among tenants for which `eligible` holds.
     ///
-    /// The others keep their turn, and a priority in which nobody is eligible gives its share to the rest. `eligible`
-    /// must answer the same for a tenant throughout one call, in which it may be asked several times, and must not
-    /// reserve anything: a tenant it admits is not always the one served.
+    /// The others keep their turn. `eligible` must answer the same for a tenant throughout one call, in which it may be
+    /// asked several times, and must not reserve anything: a tenant it admits is not always the one served.
     ///
-    /// Constant time typically; linear in the tenants waiting when many of them are not eligible, or have aged.
-    pub fn pop(&mut self, now_ms: i64, mut eligible: impl FnMut(&str) -> bool) -> Option<Entry<T>> {
-        self.now_ms = now_ms;
-        self.raise_aged();
-        let quantum = u64::from(self.config.quantum.max(1));
-        let mut barred = PerPriority::<bool>::default();
-        loop {
-            let class =
-                self.shares.next(|class| match (self.rotations[class].is_empty(), barred[class]) {
-                    (true, _) => Standing::Idle,
-                    (false, true) => Standing::Barred,
-                    (false, false) => Standing::Ready,
-                })?;
-            let served = self.rotations[class].next(|key| {
-                let tenant = self.tenants.get(key)?;
-                let cost = tenant.charge(tenant.head_in(class)?);
-                eligible(&tenant.name).then(|| Claim { cost, quantum: quantum * u64::from(tenant.weight) })
-            });
-            if let Some(key) = served {
-                self.shares.served(class);
-                return self.take(key, class);
-            }
-            barred[class] = true;
-        }
+    /// Constant time typically; linear in the tenants waiting when many of them are not eligible.
+    pub fn pop(&mut self, now_ms: i64, eligible: impl FnMut(&str) -> bool) -> Option<Entry<T>> {
+        self.pop_matching(now_ms, eligible, |_| true)
     }
 
     /// Takes out every entry of `tenant` whose item matches, most urgent lot first.
@@ -183,10 +149,7 @@ impl<T> Lane<T> {
             let Some(tenant) = self.tenants.get_mut(key) else { break };
             let count_before = removed.len();
             tenant.lots[priority].extract(&mut matches, &mut removed);
-            if removed.len() > count_before {
-                self.depths[priority] -= removed.len() - count_before;
-                self.settle(key, priority);
-            }
+            self.depths[priority] -= removed.len() - count_before;
         }
         self.forget_if_idle(key);
         removed
@@ -245,6 +208,12 @@ impl<T> Lane<T> {
         Some((lots.iter().map(|lot| lot.entries.len()).sum(), oldest))
     }
 
+    /// Whether a tenant has something waiting.
+    #[must_use]
+    pub fn has(&self, tenant: &str) -> bool {
+        self.keys.contains_key(tenant)
+    }
+
     /// How many more entries of a tenant and priority fit.
     #[must_use]
     pub fn free(&self, tenant: &str, priority: Priority) -> usize {
@@ -258,6 +227,7 @@ impl<T> Lane<T> {
         let cost = self.costs.of(name);
         let key = self.tenants.insert(Tenant::new(Arc::clone(name), weight, cost));
         self.keys.insert(Arc::clone(name), key);
+        self.rotation.join(key);
         key
     }
 
@@ -266,69 +236,14 @@ impl<T> Lane<T> {
         if !self.tenants.get(key).is_some_and(Tenant::is_idle) {
             return;
         }
+        self.rotation.leave(key);
         if let Some(tenant) = self.tenants.try_remove(key) {
             self.keys.remove(&tenant.name);
         }
         if self.tenants.is_empty() && self.tenants.capacity() > TENANTS_KEPT {
             self.tenants = Slab::new();
             self.keys = FxHashMap::default();
-            self.rotations = PerPriority::default();
-        }
-    }
-
-    /// Takes the entry for which `key` was charged in the rotation of `class`.
-    fn take(&mut self, key: TenantKey, class: Priority) -> Option<Entry<T>> {
-        let tenant = self.tenants.get_mut(key)?;
-        let priority = tenant.head_in(class)?.priority;
-        let entry = tenant.lots[priority].entries.pop_front()?;
-        self.depths[priority] -= 1;
-        self.settle(key, priority);
-        self.forget_if_idle(key);
-        Some(entry)
-    }
-
-    /// Classes a lot anew by its head, and keeps the rotations in step. Called whenever a head changes or ages.
-    fn settle(&mut self, key: TenantKey, priority: Priority) {
-        let aging = Aging { step_ms: self.config.aging_ms };
-        let Some(tenant) = self.tenants.get_mut(key) else { return };
-        let head_ready_at_ms = tenant.lots[priority].entries.front().map(|head| head.ready_at_ms);
-        let before = tenant.lots[priority].class;
-        let after = head_ready_at_ms.map(|ready_at_ms| aging.class(priority, ready_at_ms, self.now_ms));
-        if before != after {
-            let joined = after.filter(|class| !tenant.competes_in(*class));
-            tenant.lots[priority].class = after;
-            let left = before.filter(|class| !tenant.competes_in(*class));
-            if let Some(class) = joined {
-                self.rotations[class].join(key);
-            }
-            if let Some(class) = left {
-                self.rotations[class].leave(key);
-            }
-        }
-        if let (Some(class), Some(ready_at_ms)) = (after, head_ready_at_ms) {
-            let rises_at_ms = aging.rises_at_ms(priority, ready_at_ms, class);
-            self.ages_at_ms[class] = self.ages_at_ms[class].min(rises_at_ms);
-        }
-    }
-
-    /// Moves up the lots whose heads have waited long enough. Looks at nothing until the first of them may have.
-    fn raise_aged(&mut self) {
-        for class in Priority::ALL {
-            if self.now_ms < self.ages_at_ms[class] {
-                continue;
-            }
-            self.ages_at_ms[class] = i64::MAX;
-            let mut rotation = std::mem::take(&mut self.rotations[class]);
-            rotation.retain(|key| {
-                for priority in Priority::ALL {
-                    let lot_class = self.tenants.get(key).and_then(|tenant| tenant.lots[priority].class);
-                    if lot_class == Some(class) {
-                        self.settle(key, priority);
-                    }
-                }
-                self.tenants.get(key).is_some_and(|tenant| tenant.competes_in(class))
-            });
-            self.rotations[class] = rotation;
+            self.rotation = Rotation::default();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which tenant is served next inside one priority: deficit round robin.
+//! Which tenant is served next: deficit round robin.
 //!
 //! Each turn grants a tenant its quantum; it is served while what it was granted covers the cost of its next entry,
 //! then the turn passes. What is left over is carried to its next turn, and lost when it leaves.
@@ -32,10 +32,6 @@ pub(super) struct Claim {
 }
 
 impl Rotation {
-    pub(super) fn is_empty(&self) -> bool {
-        self.ring.is_empty()
-    }
-
     /// Adds a tenant at the end. It must not be in the rotation.
     pub(super) fn join(&mut self, tenant: TenantKey) {
         debug_assert!(self.ring.iter().all(|turn| turn.tenant != tenant), "one turn per tenant");
@@ -47,11 +43,6 @@ impl Rotation {
         if let Some(place) = self.ring.iter().position(|turn| turn.tenant == tenant) {
             self.ring.remove(place);
         }
-    }
-
-    /// Keeps the tenants for which `stays` holds, each asked once and in order.
-    pub(super) fn retain(&mut self, mut stays: impl FnMut(TenantKey) -> bool) {
-        self.ring.retain(|turn| stays(turn.tenant));
     }
 
     #[cfg(test)]

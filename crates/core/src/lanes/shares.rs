@@ -1,4 +1,4 @@
-//! Which priority is served next: smooth weighted shares of 8 : 4 : 2 : 1.
+//! Which of a tenant's priorities is served next: smooth weighted shares of 8 : 4 : 2 : 1.
 //!
 //! Self-clocked fair queueing. Every priority that has work carries the virtual time at which its next service would
 //! finish; the earliest goes first and the clock moves to it. A priority served twice as often has strides half as

@@ -2,7 +2,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{Entry, per_priority::PerPriority};
+use super::{
+    Entry,
+    aging::Aging,
+    per_priority::PerPriority,
+    shares::{Shares, Standing},
+};
 use crate::job::Priority;
 
 #[derive(Debug)]
@@ -12,19 +17,30 @@ pub(super) struct Tenant<T> {
     /// What one of its entries is charged, times what the entry says.
     pub(super) cost: u32,
     pub(super) lots: PerPriority<Lot<T>>,
+    pub(super) shares: Shares,
 }
 
 #[derive(Debug)]
 pub(super) struct Lot<T> {
     pub(super) entries: VecDeque<Entry<T>>,
-    /// The priority whose share this lot competes for: that of its head, counting its age. Absent when empty.
-    pub(super) class: Option<Priority>,
+}
+
+/// Where the entry is that a tenant runs next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// The priority whose share it uses.
+    pub(super) class: Priority,
+    /// Its lot.
+    pub(super) priority: Priority,
+    /// How many are before it there.
+    pub(super) index: usize,
+    ready_at_ms: i64,
 }
 
 impl<T> Tenant<T> {
     pub(super) fn new(name: Arc<str>, weight: u32, cost: u32) -> Self {
-        let lots = PerPriority::from_fn(|_| Lot { entries: VecDeque::new(), class: None });
-        Self { name, weight, cost, lots }
+        let lots = PerPriority::from_fn(|_| Lot { entries: VecDeque::new() });
+        Self { name, weight, cost, lots, shares: Shares::default() }
     }
 
     /// What an entry takes from its turn.
@@ -36,15 +52,37 @@ impl<T> Tenant<T> {
         self.lots.iter().all(|lot| lot.entries.is_empty())
     }
 
-    pub(super) fn competes_in(&self, class: Priority) -> bool {
-        self.lots.iter().any(|lot| lot.class == Some(class))
-    }
-
-    /// The entry to serve when the tenant has its turn in `class`: the longest waiting of the heads that compete there.
-    pub(super) fn head_in(&self, class: Priority) -> Option<&Entry<T>> {
-        let heads =
-            self.lots.iter().filter(|lot| lot.class == Some(class)).filter_map(|lot| lot.entries.front());
-        heads.min_by_key(|head| head.ready_at_ms)
+    /// The entry to serve when the tenant has its turn, without taking it: of the priority whose share is due, the longest
+    /// waiting that matches. A lot counts as the priority of its head, raised by the head's age.
+    pub(super) fn next(
+        &mut self,
+        aging: Aging,
+        now_ms: i64,
+        mut matches: impl FnMut(&Entry<T>) -> bool,
+    ) -> Option<Found> {
+        let classes = PerPriority::from_fn(|priority| {
+            let head = self.lots[priority].entries.front()?;
+            Some(aging.class(priority, head.ready_at_ms, now_ms))
+        });
+        let mut standing = PerPriority::from_fn(|_| Standing::Idle);
+        classes.iter().flatten().for_each(|class| standing[*class] = Standing::Ready);
+        // Most entries match, and those of a priority whose share is not due need not be looked at.
+        loop {
+            let class = self.shares.next(|class| standing[class])?;
+            let mut first: Option<Found> = None;
+            for priority in Priority::ALL.into_iter().filter(|priority| classes[*priority] == Some(class)) {
+                let mut entries = self.lots[priority].entries.iter().enumerate();
+                if let Some((index, entry)) = entries.find(|(_, entry)| matches(entry))
+                    && first.is_none_or(|first| entry.ready_at_ms < first.ready_at_ms)
+                {
+                    first = Some(Found { class, priority, index, ready_at_ms: entry.ready_at_ms });
+                }
+            }
+            if first.is_some() {
+                return first;
+            }
+            standing[class] = Standing::Barred;
+        }
     }
 }
 

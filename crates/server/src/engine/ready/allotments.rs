@@ -118,6 +118,11 @@ impl Allotments {
         self.weights.iter().map(|(tenant, weight)| (tenant, *weight))
     }
 
+    /// The weight of a tenant.
+    pub(super) fn weight(&self, tenant: &str) -> u32 {
+        self.weights.get(tenant).copied().unwrap_or(1)
+    }
+
     /// Whether another attempt of the tenant may begin in the lane of that name.
     pub(super) fn admits(&self, tenant: &str, lane: &str) -> bool {
         self.caps.is_empty() || self.caps.get(tenant).is_none_or(|cap| cap.admits(Some(lane)))
@@ -230,7 +235,8 @@ impl Ready {
             }
         }
         self.refills.set_weights(self.allotments.weights());
-        let Self { lanes, allotments, .. } = self;
+        let Self { lanes, allotments, push_slots, .. } = self;
+        push_slots.reweigh(|tenant| allotments.weight(tenant));
         for slot in lanes.iter_mut().flatten() {
             for tenant in before.keys().filter(|tenant| !allotments.weights.contains_key(*tenant)) {
                 slot.lane.set_weight(tenant, 1);

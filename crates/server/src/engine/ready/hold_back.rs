@@ -108,6 +108,9 @@ impl Ready {
     fn hold_back(&mut self, lane: usize, tenant: &Tenant) {
         let Some(slot) = self.lanes.get_mut(lane).and_then(Option::as_mut) else { return };
         let removed = slot.lane.remove(tenant.as_str(), |_| true);
+        if let Some(first) = removed.first() {
+            self.left_lane(lane, &first.tenant);
+        }
         for entry in removed {
             let (job, at) = (&entry.item, entry.item.status.due_at);
             let key = self.lot_key(job);

@@ -12,6 +12,7 @@ mod origin;
 mod paces;
 mod pick;
 mod place;
+mod push_slots;
 mod refill;
 mod run_times;
 mod seats;
@@ -44,6 +45,7 @@ pub(crate) use self::origin::origin_of;
 use self::paces::Paces;
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
+use self::push_slots::PushSlots;
 pub(super) use self::refill::{Lot, Refill};
 use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
@@ -73,6 +75,8 @@ struct Held {
     due_at: Timestamp,
     bytes: usize,
     stage: Stage,
+    /// Whose it is, once it was picked.
+    tenant: Option<Arc<str>>,
 }
 
 /// Everything in memory.
@@ -107,7 +111,7 @@ pub(super) struct Ready {
     refill_reads: u64,
     /// Refills that could not be read, or not yet, to be tried again with the next window.
     failed_refills: Vec<Lot>,
-    push_in_flight: usize,
+    push_slots: PushSlots,
     window_ends: Timestamp,
     fired: Vec<Arc<Job>>,
     /// As of the last turn.
@@ -122,6 +126,7 @@ impl Ready {
         Self {
             shards,
             breakers: Breakers::new(config.breaker),
+            push_slots: PushSlots::new(config.push_max),
             paces: Paces::new(config.host_rates.clone()),
             config,
             made_up,
@@ -144,7 +149,6 @@ impl Ready {
             refills: Turns::default(),
             refill_reads: 0,
             failed_refills: Vec::new(),
-            push_in_flight: 0,
             window_ends: now,
             fired: Vec::new(),
             monotonic_ms: 0,
@@ -177,7 +181,7 @@ impl Ready {
             return Offer::NoRoom { wait_ms: NO_ROOM_AHEAD_MS };
         }
         let bytes = job.size_bytes();
-        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
+        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None });
         self.wheel.insert(at.as_ms(), job);
         Offer::Held
     }
@@ -333,10 +337,15 @@ impl Ready {
             cost: 1,
             item: Arc::clone(&job),
         };
+        let joins = !slot.is_queue && !slot.lane.has(&entry.tenant);
         if slot.lane.push(entry).is_err() {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         }
-        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index) };
+        if joins {
+            let tenant = job.tenant.shared();
+            self.push_slots.joined(&tenant, || self.allotments.weight(&tenant));
+        }
+        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index), tenant: None };
         self.hold(job.id, held);
         self.activate(index);
         Offer::Held
@@ -365,6 +374,7 @@ impl Ready {
         {
             let removed = slot.lane.remove(job.tenant.as_str(), |item| item.id == job.id);
             for entry in removed {
+                self.left_lane(index, &entry.tenant);
                 self.queue_refills(index, &entry.item.tenant, entry.priority);
             }
         }
@@ -388,6 +398,9 @@ impl Ready {
             let mut removed = Vec::new();
             for tenant in slot.lane.tenants() {
                 removed.extend(slot.lane.remove(&tenant, |job| !wanted(shard_of(job))));
+                if !slot.is_queue && !slot.lane.has(&tenant) {
+                    self.push_slots.left(&tenant);
+                }
             }
             let left: Vec<LotKey> = slot.overflows.keys().cloned().collect();
             removed.iter().for_each(|entry| self.unhold(&entry.item.id));
@@ -449,7 +462,7 @@ impl Ready {
             && let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage
         {
             self.time_until(id, held.stage);
-            self.vacate(lane);
+            self.vacate(lane, held.tenant.as_ref());
             self.end_allotted(id);
             self.probe_ended(id);
         }
@@ -465,11 +478,13 @@ impl Ready {
         }
     }
 
-    fn vacate(&mut self, index: usize) {
+    fn vacate(&mut self, index: usize, tenant: Option<&Arc<str>>) {
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             slot.in_flight = slot.in_flight.saturating_sub(1);
-            if !slot.is_queue {
-                self.push_in_flight = self.push_in_flight.saturating_sub(1);
+            if !slot.is_queue
+                && let Some(tenant) = tenant
+            {
+                self.push_slots.ended(tenant);
             }
         }
         self.activate(index);

@@ -9,6 +9,7 @@ use tidewheel_core::time::Timestamp;
 
 use super::allotments::Allotments;
 use super::interest::Interest;
+use super::push_slots::PushTurn;
 use super::refill::{LotKey, Overflow};
 use super::seats::Seats;
 use super::subscribers::{Outlet, Subscriber, SubscriberId};
@@ -90,8 +91,10 @@ impl Ready {
 
     fn pick_push(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
         let mut push = Vec::new();
-        while push.len() < count_max && self.push_in_flight < self.config.push_max {
-            let Some(index) = self.active_hosts.pop_front() else { break };
+        while push.len() < count_max
+            && let Some(turn) = self.next_push_turn()
+        {
+            let index = turn.lane;
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { continue };
             slot.active = false;
             let paced = self.paces.room(&slot.name, self.monotonic_ms);
@@ -100,31 +103,38 @@ impl Ready {
                 continue;
             }
             let room = slot.in_flight_max.saturating_sub(slot.in_flight).min(paced);
-            let global = self.config.push_max.saturating_sub(self.push_in_flight);
-            let count = room.min(global).min(LANE_TURN).min(count_max - push.len());
+            let turn_max = turn.borrower.as_ref().map_or(LANE_TURN, |(_, count)| (*count).min(LANE_TURN));
+            let count = room.min(self.push_slots.free()).min(turn_max).min(count_max - push.len());
             let before = push.len();
             for _ in 0..count {
-                let (allotments, breakers) = (&self.allotments, &self.breakers);
-                let Some(LaneSlot { lane, name, .. }) = self.lanes.get_mut(index).and_then(Option::as_mut)
-                else {
-                    break;
-                };
-                let may = |tenant: &str| allotments.admits(tenant, name) && breakers.admits(tenant, name);
-                let Some(entry) = lane.pop(now.as_ms(), may) else { break };
+                let Some(entry) = self.next_push(&turn, now) else { break };
                 push.push(self.picked(index, entry, now));
             }
-            self.push_in_flight += push.len() - before;
             if let Some(slot) = self.lanes.get(index).and_then(Option::as_ref) {
                 self.paces.took(&slot.name, push.len() - before);
             }
+            self.end_push_turn(&turn, push.len() - before);
             if count > 0 && push.len() == before {
                 // Everybody in it is at their cap: it would be looked at again and again.
                 self.allotments.stall(index);
-            } else {
+            } else if turn.borrower.is_none() {
                 self.activate(index);
             }
         }
         if push.is_empty() { None } else { Some(Picked::Push(push)) }
+    }
+
+    /// Takes the next push of a lane that may begin.
+    fn next_push(&mut self, turn: &PushTurn, now: Timestamp) -> Option<Entry<Arc<Job>>> {
+        let alone = self.is_one_host();
+        let (allotments, breakers, slots) = (&self.allotments, &self.breakers, &self.push_slots);
+        let LaneSlot { lane, name, .. } = self.lanes.get_mut(turn.lane).and_then(Option::as_mut)?;
+        let may = |tenant: &str| {
+            allotments.admits(tenant, name)
+                && breakers.admits(tenant, name)
+                && ((turn.is_of(tenant) && !slots.is_short()) || slots.admits(tenant, alone))
+        };
+        lane.pop(now.as_ms(), may)
     }
 
     /// Picks the next job of a lane that anybody takes, finds the least busy who takes it, and more for the same one:
@@ -208,6 +218,11 @@ impl Ready {
             slot.picked_now += 1;
             if !slot.is_queue {
                 self.breakers.began(tenant, &slot.name, id);
+                let allotments = &self.allotments;
+                self.push_slots.began(&entry.tenant, || allotments.weight(&entry.tenant));
+                if !slot.lane.has(&entry.tenant) {
+                    self.push_slots.left(&entry.tenant);
+                }
             }
             self.allotments.began(tenant, id, &slot.name);
         }
@@ -217,6 +232,7 @@ impl Ready {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
             held.stage = Stage::Claiming { lane: index, called_off: false };
+            held.tenant = Some(entry.tenant);
         }
         entry.item
     }

@@ -39,7 +39,7 @@ impl Ready {
                     depth,
                     more: slot.overflows.keys().any(|lot| lot.tenant == *tenant),
                     oldest: Timestamp::from_ms(oldest_ms),
-                    reason: self.lane_state(index).and_then(|(_, reason)| reason),
+                    reason: self.lane_state(index, tenant.as_str()).and_then(|(_, reason)| reason),
                 })
             })
             .collect();
@@ -66,8 +66,12 @@ impl Ready {
         })
     }
 
-    /// Why a lane does not move, and how deep it is.
-    pub(in crate::engine) fn lane_state(&self, index: usize) -> Option<(usize, Option<&'static str>)> {
+    /// Why a lane does not move for a tenant, and how deep it is.
+    pub(in crate::engine) fn lane_state(
+        &self,
+        index: usize,
+        tenant: &str,
+    ) -> Option<(usize, Option<&'static str>)> {
         let slot = self.lanes.get(index).and_then(Option::as_ref)?;
         let reason = if slot.is_queue {
             match (slot.seats.is_empty(), self.subscribers.serve(&slot.name)) {
@@ -79,7 +83,7 @@ impl Ready {
             Some("host_rate")
         } else if slot.in_flight >= slot.in_flight_max {
             Some("host_limit")
-        } else if self.push_in_flight >= self.config.push_max {
+        } else if self.lacks_slot(tenant) {
             Some("push_limit")
         } else {
             None
@@ -152,7 +156,7 @@ impl Ready {
 
     /// Pushes under way. Pulled jobs are not among them: their workers outlive this server.
     pub(in crate::engine) fn pushes(&self) -> usize {
-        self.push_in_flight
+        self.push_slots.under_way()
     }
 
     /// Deliveries and claims under way.

@@ -206,7 +206,7 @@ impl Scheduler {
             None => Whereabouts::Store { backlog: false },
             Some(Stage::Wheel) => Whereabouts::Wheel,
             Some(Stage::Lane(lane)) => {
-                let (depth, reason) = self.ready.lane_state(lane).unwrap_or((0, None));
+                let (depth, reason) = self.ready.lane_state(lane, job.tenant.as_str()).unwrap_or((0, None));
                 let is_at_cap = self.ready.is_at_cap(&job.tenant, &job.spec.destination);
                 let reason = if is_at_cap { Some("tenant_limit") } else { reason };
                 Whereabouts::Lane { depth, reason }

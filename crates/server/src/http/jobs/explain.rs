@@ -128,8 +128,13 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
         Whereabouts::Claiming => ("claim", "its start is being written to the store".to_owned()),
         Whereabouts::Delivering => ("delivery", "it has been started just now".to_owned()),
     };
-    let expected_start = Some(now).filter(|_| waits_for != "worker");
+    let expected_start = Some(now).filter(|_| starts_at_once(waits_for));
     Explanation { waits_for: Some(waits_for), detail: format!("due for {late}: {detail}"), expected_start }
+}
+
+/// Whether nothing is in the way of what a job waits for. Of anything else nobody knows when it ends.
+fn starts_at_once(waits_for: &str) -> bool {
+    matches!(waits_for, "scan" | "promotion" | "turn" | "claim" | "delivery")
 }
 
 fn held_back(breaker: &BreakerView, late: &str) -> Explanation {
