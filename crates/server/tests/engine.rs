@@ -12,7 +12,7 @@ use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::{Clock, SystemClock};
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Whereabouts};
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Tenants, Whereabouts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::memory::MemoryStore;
@@ -166,7 +166,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
     let mut taken = std::collections::BTreeSet::new();
     while taken.len() < 1_000 {
         let take = Take {
-            tenant: Tenant::new("a").unwrap(),
+            tenants: Tenants::Only(vec![Tenant::new("a").unwrap()]),
             queue: "q".into(),
             worker: "w".into(),
             count_max: 30,
@@ -190,7 +190,7 @@ async fn a_take_of_another_tenant_gets_nothing() {
     let now = world.engine.clock().now();
     world.engine.submit(vec![job(&world.engine, "a", queue("q"), now)], OnConflict::KeepNone).await.unwrap();
     let take = |tenant: &str| Take {
-        tenant: Tenant::new(tenant).unwrap(),
+        tenants: Tenants::Only(vec![Tenant::new(tenant).unwrap()]),
         queue: "q".into(),
         worker: "w".into(),
         count_max: 10,

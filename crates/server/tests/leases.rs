@@ -15,7 +15,7 @@ use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports, Take};
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports, Take, Tenants};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::memory::MemoryStore;
@@ -131,7 +131,7 @@ impl World {
 
 async fn take(engine: &Engine) -> Arc<Job> {
     let take = Take {
-        tenant: Tenant::default(),
+        tenants: Tenants::Only(vec![Tenant::default()]),
         queue: "q".into(),
         worker: "w".into(),
         count_max: 1,

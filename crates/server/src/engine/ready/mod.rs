@@ -16,6 +16,7 @@ mod refill;
 mod run_times;
 mod seats;
 mod subscribers;
+mod takers;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -49,7 +50,8 @@ use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
 use self::seats::Seats;
 use self::subscribers::Subscribers;
-pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
+pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
+pub(super) use self::takers::{TakeReply, Ticket};
 pub use self::view::LaneView;
 use super::config::Config;
 use super::governor::MadeUp;

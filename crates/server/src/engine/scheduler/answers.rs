@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Job, Rejection, Token};
+use tidewheel_core::job::{Command, Job, Priority, Rejection, Token};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Position;
 use tidewheel_core::time::Timestamp;
@@ -257,12 +257,18 @@ impl Scheduler {
             }
             Recipient::Once(subscriber) if running.is_empty() => {
                 if self.draining.is_none() {
+                    // It gets another chance, also if its wait is over: other jobs may be ready.
+                    if let Outlet::Once(reply) = &subscriber.outlet
+                        && reply.is_withdrawn()
+                    {
+                        self.leaving.push(reply.ticket());
+                    }
                     self.ready.subscribe(*subscriber);
                 }
                 Vec::new()
             }
             Recipient::Once(subscriber) => match subscriber.outlet {
-                Outlet::Once(reply) => reply.send(running).err().unwrap_or_default(),
+                Outlet::Once(reply) => reply.send(running),
                 Outlet::Stream(_) | Outlet::Peer => running,
             },
         };
@@ -326,7 +332,7 @@ impl Scheduler {
         self.ready.subscribe(Subscriber {
             worker: take.worker,
             queues: Arc::from([take.queue]),
-            interest: Arc::new(Interest::of_tenant(take.tenant)),
+            interest: Arc::new(Interest::new(take.tenants, Vec::new(), Priority::Low)),
             lease_ms: take.lease_ms,
             credits: take.count_max,
             in_flight: 0,
