@@ -202,6 +202,40 @@ async fn a_take_of_another_tenant_gets_nothing() {
 }
 
 #[tokio::test]
+async fn what_nobody_takes_is_ended_by_itself_when_its_time_is_over() {
+    // Far more than memory has room for: what is left in the store has its turn as the others end.
+    let config = Config { held_count_max: 100, lot_count_max: 50, quantum: 32, ..Config::default() };
+    let world = world(true, config).await;
+    let now = world.engine.clock().now();
+    let expires_at = now.plus_ms(200);
+    let expiring = || {
+        let mut submission = job(&world.engine, "a", queue("q"), now);
+        Arc::make_mut(&mut submission.job.spec).expires_at = Some(expires_at);
+        submission
+    };
+    let mut jobs: Vec<Submission> = (0..500).map(|_| expiring()).collect();
+    let lasting = job(&world.engine, "a", queue("q"), now);
+    jobs.push(lasting.clone());
+    world.engine.submit(jobs.clone(), OnConflict::KeepNone).await.unwrap();
+    jobs.pop();
+    for expired in &jobs {
+        let ended = until(&world.engine, &expired.job, State::Expired).await;
+        assert!(ended.status.finished_at.unwrap() >= expires_at);
+        assert_eq!(ended.status.attempt, 0);
+    }
+    let take = Take {
+        tenants: Tenants::All,
+        queue: "q".into(),
+        worker: "w".into(),
+        count_max: 10,
+        wait_ms: 60_000,
+        lease_ms: 30_000,
+    };
+    let taken: Vec<JobId> = world.engine.take(take).await.unwrap().iter().map(|job| job.id).collect();
+    assert_eq!(taken, [lasting.job.id]);
+}
+
+#[tokio::test]
 async fn an_acknowledged_cancel_stops_a_delivery_and_makes_its_token_stale() {
     let mut world = world(false, Config::default()).await;
     let now = world.engine.clock().now();

@@ -5,6 +5,7 @@
 mod allotments;
 mod breakers;
 mod demand;
+mod expiry;
 mod hold_back;
 mod interest;
 mod offer;
@@ -36,6 +37,7 @@ use self::allotments::Allotments;
 pub use self::breakers::BreakerView;
 use self::breakers::Breakers;
 use self::demand::Demand;
+use self::expiry::Expiries;
 pub(super) use self::demand::Wish;
 pub use self::interest::{Interest, Tenants};
 pub(super) use self::offer::Offer;
@@ -75,6 +77,8 @@ struct Held {
     due_at: Timestamp,
     bytes: usize,
     stage: Stage,
+    /// When it is ended if it is still in its lane then.
+    expires_at: Option<Timestamp>,
 }
 
 /// Everything in memory.
@@ -104,6 +108,7 @@ pub(super) struct Ready {
     /// The wall clock when it was last looked at.
     looked_at: Timestamp,
     demand: Demand,
+    expiries: Expiries,
     refills: Turns<Lot>,
     /// Reads for them begun so far.
     refill_reads: u64,
@@ -143,6 +148,7 @@ impl Ready {
             run_times: RunTimes::default(),
             looked_at: now,
             demand: Demand::default(),
+            expiries: Expiries::default(),
             refills: Turns::default(),
             refill_reads: 0,
             failed_refills: Vec::new(),
@@ -179,7 +185,7 @@ impl Ready {
             return Offer::NoRoom { wait_ms: NO_ROOM_AHEAD_MS };
         }
         let bytes = job.size_bytes();
-        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel });
+        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, expires_at: None });
         self.wheel.insert(at.as_ms(), job);
         Offer::Held
     }
@@ -236,6 +242,7 @@ impl Ready {
         if let Some(held) = self.held.remove(id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
+            self.expiries.forget(*id, &held);
         }
     }
 
@@ -338,7 +345,8 @@ impl Ready {
         if slot.lane.push(entry).is_err() {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         }
-        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index) };
+        let expires_at = if slot.is_queue { self.expiries.watch(&job) } else { None };
+        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index), expires_at };
         self.hold(job.id, held);
         self.activate(index);
         Offer::Held

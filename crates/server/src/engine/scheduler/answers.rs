@@ -178,8 +178,13 @@ impl Scheduler {
         let times = (now, self.shared.clock.monotonic_ms());
         let mut pairs = claim.picks.iter().zip(granted);
         if claim.takers.is_empty() {
-            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
-            self.deliverer.deliver(running, &self.reports);
+            let running: Vec<_> =
+                pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
+            if claim.is_over {
+                self.hand_back(running);
+            } else {
+                self.deliverer.deliver(running, &self.reports);
+            }
         } else {
             for (taker, count) in claim.takers {
                 let running: Vec<Arc<Job>> = pairs
@@ -272,8 +277,12 @@ impl Scheduler {
                 Outlet::Stream(_) | Outlet::Peer => running,
             },
         };
-        // The taker is gone: hand the jobs back, for the next one.
-        for job in left {
+        // The taker is gone: the next one gets them.
+        self.hand_back(left);
+    }
+
+    fn hand_back(&self, running: Vec<Arc<Job>>) {
+        for job in running {
             let token = job.status.token;
             self.reports.send(Report {
                 tenant: job.tenant.clone(),

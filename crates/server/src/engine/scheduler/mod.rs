@@ -239,6 +239,12 @@ impl Scheduler {
         {
             ms = ms.min(at.since_ms(now).max(1));
         }
+        if self.draining.is_none()
+            && self.claims < self.config.claims_max
+            && let Some(expired_ms) = self.ready.next_expired_ms(now, monotonic_ms)
+        {
+            ms = ms.min(expired_ms);
+        }
         if let Some(wake_ms) = self.workers.next_wake_ms() {
             ms = ms.min(wake_ms - monotonic_ms);
         }
@@ -340,10 +346,15 @@ impl Scheduler {
     /// Starts what may start; says whether that was all.
     fn start_claims(&mut self, now: Timestamp) -> bool {
         while self.claims < self.config.claims_max {
-            let Some(picked) = self.ready.pick(now, self.config.claim_batch_max) else { return true };
-            let claim = match picked {
-                Picked::Push(picks) => Claim { picks, takers: Vec::new() },
-                Picked::Take(picks, takers) => Claim { picks, takers },
+            let count_max = self.config.claim_batch_max;
+            let claim = if let Some(picks) = self.ready.pick_expired(now, count_max) {
+                Claim { picks, takers: Vec::new(), is_over: true }
+            } else {
+                match self.ready.pick(now, count_max) {
+                    Some(Picked::Push(picks)) => Claim { picks, takers: Vec::new(), is_over: false },
+                    Some(Picked::Take(picks, takers)) => Claim { picks, takers, is_over: false },
+                    None => return true,
+                }
             };
             self.claims += 1;
             tokio::spawn(claims::write(Arc::clone(&self.shared), claim));
