@@ -95,10 +95,7 @@ async fn an_interval_is_previewed_as_it_would_fire_if_it_were_made_or_changed_no
     let made = api.post("/v1/schedules", &json!({"name": "n", "type": "t", "every": "6h"})).await.json();
     let id = made["id"].as_str().unwrap();
     let told = preview(json!({"every": "10h", "schedule": id, "count": 3})).await;
-    let changed = api
-        .call("PATCH", &format!("/v1/schedules/{id}"), &[], r#"{"every": "10h"}"#)
-        .await
-        .json();
+    let changed = api.call("PATCH", &format!("/v1/schedules/{id}"), &[], r#"{"every": "10h"}"#).await.json();
     assert_eq!(changed["next_fire_at"], told[0].to_string());
     // It counts on from where it did: from when it was made.
     let first: Timestamp = made["next_fire_at"].as_str().unwrap().parse().unwrap();
