@@ -40,6 +40,34 @@ fn what_was_done_is_listed_exported_and_checked() {
     let file = export.to_str().unwrap();
     assert!(ran(&server.cli(&["audit", "verify"])).contains("sound"));
     assert!(ran(&server.cli(&["audit", "verify", "--file", file])).contains("sound"));
+    let json = ran(&server.cli(&["audit", "verify", "--file", file, "-o", "json"]));
+    let told: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&told["sound"], &told["ends_checked"]), (&json!(true), &json!(true)), "{told}");
+    let told: Value = serde_json::from_str(&ran(&server.cli(&["audit", "verify", "-o", "json"]))).unwrap();
+    assert_eq!(told["sound"], true, "{told}");
+
+    // What is taken from an end leaves no broken link behind.
+    let all: Vec<&str> = lines.lines().collect();
+    let records = all.len() - 1;
+    let without = |index: usize| [&all[..index], &all[index + 1..]].concat().join("\n");
+    for (cut, word) in [
+        (without(0), "chain"),
+        (without(records - 1), "chain"),
+        (without(records), "no end line"),
+        (all[records].to_owned(), "none of it"),
+        (String::new(), "no end line"),
+        (format!("{lines}{}", all[0]), "more after"),
+    ] {
+        std::fs::write(&export, cut).unwrap();
+        let output = server.cli(&["audit", "verify", "--file", file, "-o", "json"]);
+        assert_eq!(output.status.code(), Some(1), "{word}: {output:?}");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["sound"], false);
+        assert!(told["fault"].as_str().unwrap().contains(word), "{told}");
+    }
+    std::fs::write(&export, without(records)).unwrap();
+    let old = server.cli(&["audit", "verify", "--file", file, "--without-end"]);
+    assert!(old.status.success() && said(&old).contains("cannot be checked"), "{old:?}");
 
     let altered = lines.replacen("\"weight\"", "\"nothing\"", 1);
     assert_ne!(altered, lines);

@@ -437,6 +437,20 @@ fn a_file_applies_once_and_what_is_exported_applies_to_nothing() {
 }
 
 #[test]
+fn a_plan_says_when_a_changed_interval_fires() {
+    let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let server = Server::start(data.path());
+    let file = |every: &str| {
+        write(&files, "every.yaml", &format!("schedules:\n  - {{name: n, every: {every}, queue: q}}\n"))
+    };
+    cli_json(&server, &["schedule", "apply", &file("6h")]);
+    let plan = cli_json(&server, &["schedule", "plan", &file("10h")]);
+    cli_json(&server, &["schedule", "apply", &file("10h")]);
+    let schedule = &server.get("/v1/schedules?name=n")["items"][0];
+    assert_eq!(plan["change"][0]["next_after"][0], schedule["next_fire_at"], "{plan:#}");
+}
+
+#[test]
 fn a_crontab_is_imported_and_its_jobs_reach_a_worker() {
     let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let server = Server::start(data.path());

@@ -12,7 +12,7 @@ use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::{Clock, SystemClock};
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Whereabouts};
+use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Tenants, Whereabouts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::memory::MemoryStore;
@@ -166,7 +166,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
     let mut taken = std::collections::BTreeSet::new();
     while taken.len() < 1_000 {
         let take = Take {
-            tenant: Tenant::new("a").unwrap(),
+            tenants: Tenants::Only(vec![Tenant::new("a").unwrap()]),
             queue: "q".into(),
             worker: "w".into(),
             count_max: 30,
@@ -190,7 +190,7 @@ async fn a_take_of_another_tenant_gets_nothing() {
     let now = world.engine.clock().now();
     world.engine.submit(vec![job(&world.engine, "a", queue("q"), now)], OnConflict::KeepNone).await.unwrap();
     let take = |tenant: &str| Take {
-        tenant: Tenant::new(tenant).unwrap(),
+        tenants: Tenants::Only(vec![Tenant::new(tenant).unwrap()]),
         queue: "q".into(),
         worker: "w".into(),
         count_max: 10,
@@ -199,6 +199,40 @@ async fn a_take_of_another_tenant_gets_nothing() {
     };
     assert!(world.engine.take(take("b")).await.unwrap().is_empty());
     assert_eq!(world.engine.take(take("a")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_nobody_takes_is_ended_by_itself_when_its_time_is_over() {
+    // Far more than memory has room for: what is left in the store has its turn as the others end.
+    let config = Config { held_count_max: 100, lot_count_max: 50, quantum: 32, ..Config::default() };
+    let world = world(true, config).await;
+    let now = world.engine.clock().now();
+    let expires_at = now.plus_ms(200);
+    let expiring = || {
+        let mut submission = job(&world.engine, "a", queue("q"), now);
+        Arc::make_mut(&mut submission.job.spec).expires_at = Some(expires_at);
+        submission
+    };
+    let mut jobs: Vec<Submission> = (0..500).map(|_| expiring()).collect();
+    let lasting = job(&world.engine, "a", queue("q"), now);
+    jobs.push(lasting.clone());
+    world.engine.submit(jobs.clone(), OnConflict::KeepNone).await.unwrap();
+    jobs.pop();
+    for expired in &jobs {
+        let ended = until(&world.engine, &expired.job, State::Expired).await;
+        assert!(ended.status.finished_at.unwrap() >= expires_at);
+        assert_eq!(ended.status.attempt, 0);
+    }
+    let take = Take {
+        tenants: Tenants::All,
+        queue: "q".into(),
+        worker: "w".into(),
+        count_max: 10,
+        wait_ms: 60_000,
+        lease_ms: 30_000,
+    };
+    let taken: Vec<JobId> = world.engine.take(take).await.unwrap().iter().map(|job| job.id).collect();
+    assert_eq!(taken, [lasting.job.id]);
 }
 
 #[tokio::test]

@@ -91,6 +91,43 @@ async fn a_failed_attempt_is_tried_again_under_another_trigger() {
 }
 
 #[tokio::test]
+async fn without_keys_a_client_that_names_no_tenant_serves_all() {
+    let server = Server::start(Config::default()).await;
+    let mut client = Client::new(server.channel().await);
+    for tenant in ["acme", "b.c", "default"] {
+        let form =
+            json!({"tenant_id": tenant, "job_name": "n", "job_type": "billing", "schedule_type": "ONCE"});
+        let made = server.api.as_tenant(tenant).post("/api/v1/jobs", &form).await.json();
+        assert_eq!(made["status"], "ACTIVE", "{made}");
+    }
+    let mut tasks = Vec::new();
+    while tasks.len() < 3 {
+        let message =
+            ClaimTriggersRequest { worker_id: "w1".into(), max_tasks: 10, lease_duration_seconds: 60 };
+        tasks.extend(client.claim_triggers(message).await.unwrap().into_inner().tasks);
+    }
+    let mut tenants: Vec<&str> = tasks.iter().map(|task| task.tenant_id.as_str()).collect();
+    tenants.sort_unstable();
+    assert_eq!(tenants, ["acme", "b.c", "default"]);
+    for task in &tasks {
+        let message = |status: &str| UpdateAttemptRequest {
+            attempt_id: "a".into(),
+            trigger_id: task.trigger_id.clone(),
+            status: status.into(),
+            error_message: String::new(),
+        };
+        // Whoever says for whom it works reports on that tenant's jobs alone.
+        if task.tenant_id != "default" {
+            let refused = update(&mut client, "default", &task.trigger_id, "SUCCEEDED").await.unwrap_err();
+            assert_eq!(refused.code(), Code::NotFound);
+        }
+        assert!(client.update_attempt_status(message("STARTED")).await.unwrap().into_inner().success);
+        assert!(client.update_attempt_status(message("SUCCEEDED")).await.unwrap().into_inner().success);
+        assert!(!client.update_attempt_status(message("FAILED")).await.unwrap().into_inner().success);
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_meant_is_refused() {
     let server = Server::start(Config::default()).await;
     let mut client = Client::new(server.channel().await);

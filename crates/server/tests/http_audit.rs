@@ -10,6 +10,7 @@ use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use tidewheel_api::wire::audit::Line;
+use tidewheel_api::wire::audit_ends::{EndLine, Tally};
 use tidewheel_core::audit::Walk;
 use tidewheel_store::Layout;
 use tidewheel_store::memory::MemoryStore;
@@ -43,7 +44,13 @@ async fn lines(api: &Api) -> Vec<Line> {
     let answer = call(api, ADMIN_KEY, "GET", "/v1/audit?format=ndjson", &Value::Null).await;
     assert_eq!(answer.header("content-type"), "application/x-ndjson");
     let text = String::from_utf8(answer.body).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut lines: Vec<&str> = text.lines().collect();
+    let EndLine { end } = serde_json::from_str(lines.pop().unwrap()).unwrap();
+    let lines: Vec<Line> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut tally = Tally::default();
+    lines.iter().for_each(|line| tally.note(line));
+    tally.compare(&end).unwrap();
+    lines
 }
 
 #[tokio::test]

@@ -279,7 +279,7 @@ async fn explain_says_what_a_job_waits_for() {
     );
     assert_eq!(told["expected_start"], told["run_at"]);
 
-    let now = api.submit(&json!({"type": "t", "queue": "empty"})).await;
+    let now = api.submit(&json!({"type": "t", "queue": "empty", "expires_at": "2100-01-01T00:00:00Z"})).await;
     // Until the scheduler has put it into its lane, it is on its way there.
     let told = loop {
         let told = explain(&now).await;
@@ -291,6 +291,7 @@ async fn explain_says_what_a_job_waits_for() {
         tokio::task::yield_now().await;
     };
     assert!(told["detail"].as_str().unwrap().contains("empty") && told["expected_start"].is_null(), "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("expires at 2100-01-01"), "{told}");
 
     let taken = api.take_one("empty").await;
     assert_eq!(explain(&now).await["waits_for"], "outcome");

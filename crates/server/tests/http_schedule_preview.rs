@@ -81,6 +81,32 @@ async fn a_preview_says_why_a_fire_is_where_it_is() {
 }
 
 #[tokio::test]
+async fn an_interval_is_previewed_as_it_would_fire_if_it_were_made_or_changed_now() {
+    const HOUR_MS: i64 = 3_600_000;
+    let api = Api::new().await;
+    let preview = async |body: Value| fires(&api.post("/v1/schedules/preview", &body).await.json());
+    let before = api.engine.clock().now();
+    for from in [json!("2026-01-01T00:00:00Z"), json!(before.to_string())] {
+        let told = preview(json!({"every": "1h", "from": from, "count": 2})).await;
+        let after = api.engine.clock().now();
+        assert!(told[0] >= before.plus_ms(HOUR_MS) && told[0] <= after.plus_ms(HOUR_MS), "{told:?}");
+        assert_eq!(told[1], told[0].plus_ms(HOUR_MS));
+    }
+    let made = api.post("/v1/schedules", &json!({"name": "n", "type": "t", "every": "6h"})).await.json();
+    let id = made["id"].as_str().unwrap();
+    let told = preview(json!({"every": "10h", "schedule": id, "count": 3})).await;
+    let changed = api.call("PATCH", &format!("/v1/schedules/{id}"), &[], r#"{"every": "10h"}"#).await.json();
+    assert_eq!(changed["next_fire_at"], told[0].to_string());
+    // It counts on from where it did: from when it was made.
+    let first: Timestamp = made["next_fire_at"].as_str().unwrap().parse().unwrap();
+    assert_eq!(told[0], first.plus_ms(4 * HOUR_MS));
+    let unknown = json!({"every": "1h", "schedule": id.replace(&id[6..], &"0".repeat(id.len() - 6))});
+    api.post("/v1/schedules/preview", &unknown).await.problem(404, "schedule_not_found");
+    let nonsense = json!({"every": "1h", "schedule": "x"});
+    api.post("/v1/schedules/preview", &nonsense).await.problem(422, "invalid_value");
+}
+
+#[tokio::test]
 async fn a_preview_makes_nothing_and_has_its_own_bounds() {
     let api = Api::new().await;
     let asked = |more: Value| {

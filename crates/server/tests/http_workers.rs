@@ -95,6 +95,33 @@ async fn an_empty_queue_answers_empty_and_a_waiter_gets_what_comes() {
 }
 
 #[tokio::test]
+async fn what_is_ready_is_taken_without_waiting_at_the_first_attempt() {
+    let api = Api::new().await;
+    for wait in [json!({}), json!({"wait": 0}), json!({"wait": "1ms"})] {
+        let mut ids = Vec::new();
+        for _ in 0..5 {
+            ids.push(api.submit(&json!({"type": "t", "queue": "q", "retry": {"max_attempts": 3}})).await);
+        }
+        // Each call that does not wait takes what there is.
+        for _ in &ids {
+            let taken = api.post("/v1/queues/q/take", &wait).await.json()["jobs"].clone();
+            let job = &taken.as_array().unwrap()[0];
+            assert_eq!(job["attempt"], 1, "{wait}: {job}");
+            ids.iter().find(|id| job["id"] == ***id).unwrap();
+        }
+        assert_eq!(api.post("/v1/queues/q/take", &wait).await.json(), json!({"jobs": []}));
+        for id in ids {
+            let attempts = api.get(&format!("/v1/jobs/{id}/attempts")).await.json();
+            assert_eq!(attempts["items"].as_array().unwrap().len(), 1, "{attempts}");
+        }
+    }
+    let many: Vec<Value> = (0..7).map(|_| json!({"type": "t", "queue": "q"})).collect();
+    api.post("/v1/jobs/batch", &json!(many)).await;
+    let taken = api.post("/v1/queues/q/take", &json!({"max": 10})).await.json();
+    assert_eq!(taken["jobs"].as_array().unwrap().len(), 7);
+}
+
+#[tokio::test]
 async fn a_failure_is_retried_and_the_old_token_is_stale_then() {
     let api = Api::new().await;
     let id =

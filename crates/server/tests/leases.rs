@@ -16,7 +16,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{
-    Config, Deliver, Engine, Interest, Parts, Pushes, Reports, Subscription, Take, WorkerLink,
+    Config, Deliver, Engine, Interest, Parts, Pushes, Reports, Subscription, Take, Tenants, WorkerLink,
 };
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
@@ -133,7 +133,7 @@ impl World {
 
 async fn take(engine: &Engine) -> Arc<Job> {
     let take = Take {
-        tenant: Tenant::default(),
+        tenants: Tenants::Only(vec![Tenant::default()]),
         queue: "q".into(),
         worker: "w".into(),
         count_max: 1,

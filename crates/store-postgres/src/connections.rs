@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use rustls::RootCertStore;
 use tidewheel_store::{Error, Health};
 use tokio::sync::Notify;
 use tokio_postgres::Config;
@@ -15,6 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::fault::{Trouble, pool_error, store_error};
 use crate::hosts::{ByHosts, Hosts};
 use crate::options::Options;
+use crate::tls::connector;
 
 /// Who a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +55,9 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 /// trust its leases.
 const LEASE_CALL: Duration = Duration::from_secs(4);
 
-/// The configuration of all connections.
-pub(crate) fn config_of(options: &Options) -> Result<Config, Error> {
-    let mut config: Config = options.url.parse().map_err(|error: tokio_postgres::Error| {
-        Error::Unavailable(format!("the URL of the store: {error}"))
-    })?;
+/// The configuration of all connections, and their TLS where the URL asks for it.
+pub(crate) fn config_of(options: &Options) -> Result<(Config, MakeRustlsConnect), Error> {
+    let (mut config, tls) = connector(&options.url)?;
     let given = config.get_options().unwrap_or_default().to_owned();
     let statement_ms = options.statement.as_millis();
     config
@@ -75,25 +73,13 @@ pub(crate) fn config_of(options: &Options) -> Result<Config, Error> {
     if config.get_application_name().is_none() {
         config.application_name("tidewheel");
     }
-    Ok(config)
-}
-
-/// TLS by the public roots, used where the URL asks for it (`sslmode=require`).
-pub(crate) fn tls() -> Result<MakeRustlsConnect, Error> {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::Unavailable(format!("TLS cannot be used: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+    Ok((config, tls))
 }
 
 impl Connections {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        let config = config_of(options)?;
-        let hosts = Arc::new(Hosts::new(&config, tls()?, options.connect));
+        let (config, tls) = config_of(options)?;
+        let hosts = Arc::new(Hosts::new(&config, tls, options.connect));
         let pool = |count: usize| {
             let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
             let manager = Manager::from_connect(config.clone(), ByHosts(Arc::clone(&hosts)), recycling);

@@ -212,8 +212,7 @@ mod tests {
     #[test]
     fn a_url_with_several_servers_gives_each_all_that_it_says() {
         let url = "postgres://me:secret@a:1,b:2/name?connect_timeout=3&application_name=x&sslmode=require";
-        let config: Config = url.parse().unwrap();
-        let tls = crate::connections::tls().unwrap();
+        let (config, tls) = crate::tls::connector(url).unwrap();
         let hosts = Hosts::new(&config, tls, Duration::from_secs(4));
         assert_eq!(hosts.patience, Duration::from_secs(2));
         for (one, (name, port)) in hosts.each.iter().zip([("a", 1), ("b", 2)]) {

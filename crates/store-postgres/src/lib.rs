@@ -47,6 +47,7 @@ mod settle;
 mod sql;
 mod store;
 mod submit;
+mod tls;
 mod uid;
 mod upkeep;
 mod write;
@@ -59,3 +60,4 @@ pub use options::{
     SCHEDULER_CONNECTIONS_COUNT_DEFAULT, SCHEMA_DEFAULT, STATEMENT_DEFAULT,
 };
 pub use store::PostgresStore;
+pub use tls::connector;

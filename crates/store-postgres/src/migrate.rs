@@ -4,7 +4,7 @@
 use tidewheel_core::limits::BUCKET_MS;
 use tokio_postgres::Client;
 
-use crate::connections::{config_of, tls};
+use crate::connections::config_of;
 use crate::fault::reason;
 use crate::hosts::Hosts;
 use crate::options::Options;
@@ -76,9 +76,8 @@ pub struct Migrated {
 
 /// A connection of its own, without the bounds of calls: a migration may take long.
 pub(crate) async fn connect(options: &Options) -> Result<Client, MigrateError> {
-    let mut config = config_of(options).map_err(|error| MigrateError::Failed(error.to_string()))?;
+    let (mut config, tls) = config_of(options).map_err(|error| MigrateError::Failed(error.to_string()))?;
     config.options(format!("-c search_path={}", options.schema));
-    let tls = tls().map_err(|error| MigrateError::Failed(error.to_string()))?;
     let hosts = Hosts::new(&config, tls, options.connect);
     let connecting = tokio::time::timeout(options.call, hosts.connect()).await;
     let (client, connection) =

@@ -66,12 +66,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 class Dispatcher:
-    """The generated client, for one tenant and queue."""
+    """The generated client, for one queue, and for one tenant or all."""
 
-    def __init__(self, generated: SimpleNamespace, channel: grpc.aio.Channel, tenant: str, queue: str) -> None:
+    def __init__(self, generated: SimpleNamespace, channel: grpc.aio.Channel, tenant: str | None, queue: str) -> None:
         self.messages = generated.messages
         self.stub = generated.stubs.SchedulerDispatcherStub(channel)
-        self.metadata = (("tidewheel-tenant", tenant), ("tidewheel-queue", queue))
+        named = {"tidewheel-tenant": tenant, "tidewheel-queue": queue}
+        self.metadata = tuple((name, value) for name, value in named.items() if value is not None)
 
     async def claim(self, max_tasks: int, lease_s: int = 60) -> Any:
         request = self.messages.ClaimTriggersRequest(
@@ -168,6 +169,21 @@ async def test_a_run_of_a_registered_schedule_names_what_was_registered(server: 
         assert task.scheduled_time_epoch == int((await client.get(run.job_id)).fire_at.timestamp())
         assert await dispatcher.update(task.trigger_id, "SUCCEEDED")
         assert (await client.get(run.job_id)).state == "succeeded"
+
+
+async def test_without_keys_a_client_without_metadata_serves_all_tenants(
+    server: Server, generated: SimpleNamespace, queue: str
+) -> None:
+    async with grpc.aio.insecure_channel(server.url.removeprefix("http://")) as channel:
+        dispatcher = Dispatcher(generated, channel, None, queue)
+        for tenant in ("acme", "globex"):
+            async with Client(server.url, tenant=tenant) as client:
+                job = await client.submit("t", queue=queue)
+                task = await dispatcher.claim_one()
+                assert (task.job_id, task.tenant_id) == (job.id, tenant)
+                assert await dispatcher.update(task.trigger_id, "STARTED")
+                assert await dispatcher.update(task.trigger_id, "SUCCEEDED")
+                assert (await client.get(job.id)).state == "succeeded"
 
 
 async def test_failed_is_tried_again_and_the_attempt_before_is_stale(

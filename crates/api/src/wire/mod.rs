@@ -22,6 +22,7 @@
 //! | [`schedule_write`] | schedules and ledgers as JSON |
 
 pub mod audit;
+pub mod audit_ends;
 pub mod audit_query;
 pub mod call_key;
 pub mod fault;

@@ -6,12 +6,15 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
 use tidewheel_api::client::{Call, Client, ClientConfig};
+use tidewheel_api::wire::audit::Line;
+use tidewheel_api::wire::audit_ends::Tally;
 
 use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
-use crate::out::Column;
+use crate::out::{Column, Out};
 use crate::pages::{self, Layout, PageArgs};
 
 const LIST_EXAMPLES: &str = "\
@@ -22,8 +25,8 @@ Examples:
   tidewheel audit list --object job_01JCR3VYT0ABCDEFGHJKMNPQRS -o json";
 
 const EXPORT_EXAMPLES: &str = "\
-One JSON object a line, oldest first. Without filters the export can be checked by itself, with
-`tidewheel audit verify --file`.
+One JSON object a line, oldest first; the last line says from where to where it goes in each chain.
+Without filters the export can be checked by itself, with `tidewheel audit verify --file`.
 
 Examples:
   tidewheel audit export > audit.ndjson
@@ -31,7 +34,8 @@ Examples:
 
 const VERIFY_EXAMPLES: &str = "\
 Reads every record of every chain and computes its hash anew. Exit code 1 and the first broken link if
-something was altered, taken out or put in.
+something was altered, taken out or put in, or if an export has no end line: it broke off, its end was
+cut off, or it was made by a version that wrote none, which --without-end allows.
 
 Examples:
   tidewheel audit verify
@@ -123,6 +127,9 @@ pub(crate) struct VerifyArgs {
     /// An export to check, without a server; - for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The export may have no end line; whether its first and last records are there is not checked then
+    #[arg(long, requires = "file")]
+    without_end: bool,
 }
 
 const COLUMNS: Layout = Layout {
@@ -174,13 +181,29 @@ pub(crate) async fn run(verb: AuditVerb, link: Link) -> Result<(), Failure> {
         }
         AuditVerb::Export(args) => {
             let client = link.client()?;
-            read::each_page(&client, || args.which.call(), |line| Ok(link.out.line(line.get())?)).await
+            export(&client, &args.which, link.out).await
         }
-        AuditVerb::Verify(VerifyArgs { file: Some(file) }) => verify::file(&file, link.out),
-        AuditVerb::Verify(VerifyArgs { file: None }) => {
+        AuditVerb::Verify(VerifyArgs { file: Some(file), without_end }) => {
+            verify::told(verify::file(&file, without_end, link.out), link.out)
+        }
+        AuditVerb::Verify(VerifyArgs { file: None, .. }) => {
             // Chains are made of what concerns all tenants.
             let client = Client::new(ClientConfig { tenant: None, ..link.config()? })?;
-            verify::server(&client, link.out).await
+            verify::told(verify::server(&client, link.out).await, link.out)
         }
     }
+}
+
+async fn export(client: &Client, which: &WhichArgs, out: Out) -> Result<(), Failure> {
+    let mut tally = Tally::default();
+    let print = |text: &RawValue| {
+        let line: Line = serde_json::from_str(text.get())
+            .map_err(|fault| Failure::Refused(format!("the server sent no record: {fault}")))?;
+        tally.note(&line);
+        Ok(out.line(text.get())?)
+    };
+    read::each_page(client, || which.call(), print).await?;
+    let end = serde_json::to_string(&tally.end_line());
+    let end = end.map_err(|fault| Failure::Refused(format!("the end line cannot be written: {fault}")))?;
+    Ok(out.line(&end)?)
 }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use rustls::RootCertStore;
-use tokio_postgres::{Client, Config};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::Client;
 
 use super::plan::PATIENCE;
 use super::stopwatch::{Stopwatch, pause};
@@ -216,26 +214,15 @@ impl OpenTransaction {
 }
 
 async fn connect(url: &str) -> anyhow::Result<Client> {
-    let mut config: Config = url.parse().context("reading the URL of the store")?;
+    let (mut config, tls) = tidewheel_store_postgres::connector(url)?;
     config.connect_timeout(CONNECT).application_name(APPLICATION);
     // The server answers the connection, but may not answer on it.
-    let (client, connection) = tokio::time::timeout(CONNECT * 2, config.connect(tls()?))
+    let (client, connection) = tokio::time::timeout(CONNECT * 2, config.connect(tls))
         .await
         .context("it takes connections, but does not answer")??;
     // What breaks is told by the calls that are made over it.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
-}
-
-/// As the store: by the public roots, where the URL asks for it.
-fn tls() -> anyhow::Result<MakeRustlsConnect> {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let config =
-        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
 }
 
 /// The same server, another database.

@@ -166,7 +166,7 @@ async fn named_schedules(client: &Client) -> Result<BTreeMap<String, Existing>, 
 
 async fn step(entry: Entry, existing: Option<Existing>, client: &Client) -> Result<Option<Step>, Error> {
     let Some(existing) = existing else {
-        let after = remote::previewed_fires(client, &entry).await?;
+        let after = remote::previewed_fires(client, &entry, None).await?;
         return Ok(Some(Step::Create { entry, after }));
     };
     let pause_is_said = entry.raw("paused").is_some();
@@ -176,7 +176,11 @@ async fn step(entry: Entry, existing: Option<Existing>, client: &Client) -> Resu
     }
     let before = remote::next_fires(client, &existing.id).await?;
     let moved = changes.iter().any(Change::is_of_timing);
-    let after = if moved { remote::previewed_fires(client, &entry).await? } else { before.clone() };
+    let after = if moved {
+        remote::previewed_fires(client, &entry, Some(&existing.id)).await?
+    } else {
+        before.clone()
+    };
     Ok(Some(Step::Change(Box::new(Changed { entry, id: existing.id, changes, before, after }))))
 }
 

@@ -52,9 +52,14 @@ pub(super) async fn next_fires(client: &Client, id: &str) -> Result<Vec<String>,
     Ok(fires(&client.send(&call).await?.json()?))
 }
 
-/// The first fires of a schedule as it is wanted.
-pub(super) async fn previewed_fires(client: &Client, entry: &Entry) -> Result<Vec<String>, Error> {
+/// The first fires of a schedule as it is wanted: a new one, or the one of that id as it would be changed.
+pub(super) async fn previewed_fires(
+    client: &Client,
+    entry: &Entry,
+    id: Option<&str>,
+) -> Result<Vec<String>, Error> {
     let mut body = Body::default();
+    body.text("schedule", id);
     for (name, value) in PREVIEWED.iter().filter_map(|name| Some((name, entry.raw(name)?))) {
         body.json(name, value);
     }

@@ -1,7 +1,9 @@
 //! A PostgreSQL of a test's own: on a free port of loopback, in a temporary folder, stopped and removed at the end.
 //! It can be killed and started again.
 
+use std::fs::Permissions;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,6 +65,28 @@ impl Postgres {
     /// Stops it as a crash would: what was not synced is gone.
     pub(crate) fn crash(&self) {
         run(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-m", "immediate", "-w", "stop"]));
+    }
+
+    /// Lets only those in from now on who speak TLS and show a certificate of that authority.
+    pub(crate) fn require_tls(&self, [certificate, key]: &[PathBuf; 2], authority: &Path) {
+        let data = self.data();
+        for (from, name) in
+            [(certificate, "server.crt"), (key, "server.key"), (&authority.to_owned(), "root.crt")]
+        {
+            let to = data.join(name);
+            std::fs::copy(from, &to).unwrap();
+            std::fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+            if is_root() {
+                run(Command::new("chown").arg("postgres").arg(&to));
+            }
+        }
+        let mut settings = std::fs::read_to_string(data.join("postgresql.conf")).unwrap();
+        settings.push_str("\nssl = on\nssl_ca_file = 'root.crt'\n");
+        std::fs::write(data.join("postgresql.conf"), settings).unwrap();
+        std::fs::write(data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n")
+            .unwrap();
+        self.crash();
+        self.begin();
     }
 
     /// What a statement gives, as text.

@@ -92,7 +92,7 @@ pub struct NewSchedule {
 #[must_use]
 pub fn create(new: NewSchedule, calendar: Option<&Dates>, now: Timestamp) -> Edit {
     let mut definition = new.definition;
-    anchor(&mut definition.rule, now);
+    definition.rule = anchored(definition.rule, None, now);
     let schedule = Schedule {
         id: new.id,
         tenant: new.tenant,
@@ -133,11 +133,7 @@ pub struct Change<'a> {
 #[must_use]
 pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>, now: Timestamp) -> Edit {
     let Change { mut definition, calendar: new_calendar } = change;
-    let anchored_at = match &schedule.definition.rule.timing {
-        Timing::Every { anchor, .. } => *anchor,
-        Timing::Cron(_) => now,
-    };
-    anchor(&mut definition.rule, anchored_at);
+    definition.rule = anchored(definition.rule, Some(&schedule.definition.rule), now);
     let mut edit = Edit::none(schedule);
     if definition == *schedule.definition {
         return edit;
@@ -214,15 +210,22 @@ fn keep_latest_due(edit: &mut Edit, calendar: Option<&Dates>, first: Timestamp, 
     }
 }
 
-/// An interval counts from its start or, without one, from `otherwise`.
-fn anchor(rule: &mut Arc<Rule>, otherwise: Timestamp) {
+/// A rule as a schedule has it that is given it at `now`, with the rule it had before: an interval counts from its start or,
+/// without one, from where it did or, if it did not, from `now`.
+#[must_use]
+pub fn anchored(mut rule: Arc<Rule>, before: Option<&Rule>, now: Timestamp) -> Arc<Rule> {
+    let otherwise = match before.map(|before| &before.timing) {
+        Some(Timing::Every { anchor, .. }) => *anchor,
+        Some(Timing::Cron(_)) | None => now,
+    };
     let start = rule.start_at.unwrap_or(otherwise);
     if let Timing::Every { anchor, .. } = &rule.timing
         && *anchor != start
-        && let Timing::Every { anchor, .. } = &mut Arc::make_mut(rule).timing
+        && let Timing::Every { anchor, .. } = &mut Arc::make_mut(&mut rule).timing
     {
         *anchor = start;
     }
+    rule
 }
 
 /// Stops a schedule from firing. What was due and not yet claimed does not fire either. An occurrence that

@@ -45,7 +45,9 @@ use std::sync::Arc;
 pub use check::{Fault, check, check_name};
 pub use claim::{Decision, Finish, Verdict, on_claim, on_finish};
 pub use definition::{Definition, Misfire, MisfirePolicy, Overlap, Rule, Template, Timing, Zone};
-pub use edit::{Change, Edit, NewSchedule, Removal, create, delete, pause, resume, trigger, update};
+pub use edit::{
+    Change, Edit, NewSchedule, Removal, anchored, create, delete, pause, resume, trigger, update,
+};
 pub use exclude::{Dates, Exclude, Roll};
 pub use id::{InvalidScheduleId, ScheduleId};
 pub use ledger::{Entry, Outcome, Reason};

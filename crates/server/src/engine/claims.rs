@@ -16,6 +16,8 @@ pub(super) struct Claim {
     pub(super) picks: Vec<Arc<Job>>,
     /// Each has so many of the picks, in their order. None: all are for the pusher.
     pub(super) takers: Vec<(Taker, usize)>,
+    /// Their time is over: what is granted all the same, to a clock that was set back, is for nobody.
+    pub(super) is_over: bool,
 }
 
 impl Claim {

@@ -34,6 +34,7 @@ mod scan;
 mod scheduler;
 mod schedules;
 mod spread;
+mod take;
 mod target_answers;
 mod territory;
 mod tidings;
@@ -43,13 +44,12 @@ mod workers;
 mod zoning;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, State};
-use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_store::{
@@ -64,6 +64,7 @@ pub use host_rates::{HostRate, HostRates, WrittenRate};
 pub(crate) use ready::origin_of;
 pub use ready::{Allotment, BreakerView, Interest, LaneView, Tenants};
 pub(crate) use spread::sub_shards;
+pub use take::Take;
 pub use tidings::Tiding;
 pub use whereabouts::Whereabouts;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
@@ -122,6 +123,8 @@ struct Shared {
     /// How long the oldest due job has waited for room in memory.
     lag_ms: AtomicI64,
     messages: mpsc::UnboundedSender<Message>,
+    /// Numbers those who ask for jobs once.
+    tickets: AtomicU64,
     /// Jobs on their way to the scheduler as hints.
     hinted: AtomicUsize,
     /// Everything due up to here has been asked of the store; what is stored later must be announced.
@@ -155,23 +158,6 @@ impl Shared {
 const ZONES_MS: i64 = tidewheel_core::limits::MINUTE_MS;
 /// Jobs that may be on their way to the scheduler at once; the rest it reads from the store.
 const HINTS_COUNT_MAX: usize = 50_000;
-
-/// A worker's wish for jobs of a queue.
-#[derive(Debug, Clone)]
-pub struct Take {
-    /// Whose jobs.
-    pub tenant: Tenant,
-    /// Of which queue.
-    pub queue: Arc<str>,
-    /// For whom.
-    pub worker: Arc<str>,
-    /// How many at most.
-    pub count_max: usize,
-    /// How long to wait for the first.
-    pub wait_ms: i64,
-    /// How long the worker has until it must be heard of again.
-    pub lease_ms: i64,
-}
 
 /// The handle of a running engine. Cheap to clone.
 #[derive(Clone)]
@@ -225,6 +211,7 @@ impl Engine {
             zones: parts.zones,
             lag_ms: AtomicI64::new(0),
             messages,
+            tickets: AtomicU64::new(0),
             hinted: AtomicUsize::new(0),
             horizon_ms: AtomicI64::new(i64::MIN),
             opened_ms: AtomicI64::new(i64::MIN),
@@ -428,27 +415,6 @@ impl Engine {
             }
         }
         Ok(results)
-    }
-
-    /// Waits for jobs of a queue, claims them and returns them running; empty when the wait is over.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] once the engine stops: at once, whatever the wait, because an empty answer would only be
-    /// asked for again.
-    pub async fn take(&self, take: Take) -> Result<Vec<Arc<Job>>, Error> {
-        let (reply, mut answer) = oneshot::channel();
-        let wait = Duration::from_millis(u64::try_from(take.wait_ms).unwrap_or(0));
-        self.shared.tell(Message::Take { take, reply });
-        let sleep = self.shared.clock.sleep(wait);
-        tokio::select! {
-            biased;
-            jobs = &mut answer => return jobs.map_err(|_| Error::Closed),
-            () = sleep => {}
-        }
-        // The scheduler may be claiming for us this moment: what it sends from here on it takes back itself,
-        // because closing makes its send fail. What it sent before is ours.
-        answer.close();
-        Ok(answer.try_recv().unwrap_or_default())
     }
 
     /// Whether the server is stopping.

@@ -1,5 +1,6 @@
 //! `database.scheduler.v1.SchedulerDispatcher`: claiming and reporting in two calls, over the same engine functions as
-//! everything else. The messages have no place for a fencing token, so `trigger_id` carries it.
+//! everything else. The messages have no place for a fencing token, so `trigger_id` carries it, and the job's
+//! tenant: without keys, a client need not say for whom it works.
 
 use std::sync::Arc;
 
@@ -13,20 +14,21 @@ use tidewheel_api::wire::worker_request::{TAKE_COUNT_MAX, error_excerpt};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Failure, Finding, Job, Rejection, Token};
 use tidewheel_core::limits::{LEASE_MS_DEFAULT, LEASE_MS_MAX, SECOND_MS};
-use tidewheel_core::names::{check_queue, check_worker};
+use tidewheel_core::names::{Tenant, check_queue, check_worker};
 use tidewheel_store::{Order, Refusal};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::status::status;
-use crate::engine::{Engine, Take};
+use crate::access::Identity;
+use crate::engine::{Engine, Take, Tenants};
 use crate::http::{Caller, Problem, check_report};
 
 /// Names another queue than the default one.
 const QUEUE_KEY: &str = "tidewheel-queue";
 /// How long a claim waits for something due. Short: the caller polls.
 const CLAIM_WAIT_MS: i64 = 100;
-/// Between the two parts of a trigger's id.
+/// Between the parts of a trigger's id.
 const SEPARATOR: char = '.';
 
 /// The service.
@@ -48,7 +50,12 @@ impl SchedulerDispatcher for DispatcherService {
     ) -> Result<Response<ClaimTriggersResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let queue = queue(&metadata)?;
-        let Caller { tenant, identity, .. } = Caller::of(&metadata.into_headers(), &extensions)?;
+        let Caller { tenant, named, identity } = Caller::of(&metadata.into_headers(), &extensions)?;
+        // Its clients know of no metadata, and say for whom a job is in its body.
+        let tenants = match (&identity, named) {
+            (Identity::Anyone, None) => Tenants::All,
+            (Identity::Anyone | Identity::Key(_), _) => Tenants::Only(vec![tenant]),
+        };
         identity.check_queue(&queue)?;
         identity.check_every_type()?;
         let invalid = |detail: String| status(Code::InvalidValue, detail);
@@ -66,7 +73,7 @@ impl SchedulerDispatcher for DispatcherService {
             }
         };
         let worker = Arc::from(request.worker_id);
-        let take = Take { tenant, queue, worker, count_max, wait_ms: CLAIM_WAIT_MS, lease_ms };
+        let take = Take { tenants, queue, worker, count_max, wait_ms: CLAIM_WAIT_MS, lease_ms };
         let jobs = self.engine.take(take).await.map_err(Problem::from)?;
         Ok(Response::new(ClaimTriggersResponse { tasks: jobs.iter().map(|job| task(job)).collect() }))
     }
@@ -76,11 +83,15 @@ impl SchedulerDispatcher for DispatcherService {
         request: Request<UpdateAttemptRequest>,
     ) -> Result<Response<UpdateAttemptResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        let Caller { tenant, identity, .. } = Caller::of(&metadata.into_headers(), &extensions)?;
-        let Some((id, token)) = read_trigger(&request.trigger_id) else {
+        let Caller { tenant, named, identity } = Caller::of(&metadata.into_headers(), &extensions)?;
+        let Some((id, token, of)) = read_trigger(&request.trigger_id) else {
             return Err(status(Code::JobNotFound, "`trigger_id` is not one that was handed out"));
         };
         let command = self.command(&request, token)?;
+        let tenant = match (&identity, named) {
+            (Identity::Anyone, None) => of.unwrap_or(tenant),
+            (Identity::Anyone | Identity::Key(_), _) => tenant,
+        };
         let order = Order { tenant, id, command, key: None };
         let orders = vec![check_report(&identity, &**self.engine.store(), order).await?];
         let engine = self.engine.clone();
@@ -134,7 +145,7 @@ fn task(job: &Job) -> TaskPayload {
     let registered = occurrence.map(|occurrence| occurrence.schedule_id.to_string());
     let scheduled = occurrence.map_or(job.id.run_at(), |occurrence| occurrence.fire_at);
     TaskPayload {
-        trigger_id: format!("{}{SEPARATOR}{}", job.id, job.status.token.as_u64()),
+        trigger_id: format!("{}{SEPARATOR}{}{SEPARATOR}{}", job.id, job.status.token.as_u64(), job.tenant),
         job_id: registered.unwrap_or_else(|| job.id.to_string()),
         tenant_id: job.tenant.to_string(),
         job_type: job.spec.kind.to_string(),
@@ -143,7 +154,10 @@ fn task(job: &Job) -> TaskPayload {
     }
 }
 
-fn read_trigger(text: &str) -> Option<(JobId, Token)> {
-    let (id, token) = text.split_once(SEPARATOR)?;
-    Some((id.parse().ok()?, Token::from_u64(token.parse().ok()?)))
+/// The job, the attempt's token, and whose job it is if that was said.
+fn read_trigger(text: &str) -> Option<(JobId, Token, Option<Tenant>)> {
+    let mut parts = text.splitn(3, SEPARATOR);
+    let (id, token) = (parts.next()?.parse().ok()?, Token::from_u64(parts.next()?.parse().ok()?));
+    let tenant = parts.next().map(Tenant::new).transpose().ok()?;
+    Some((id, token, tenant))
 }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
+use serde::Serialize;
 use tidewheel_api::wire::audit::{ChangeLine, Line};
+use tidewheel_api::wire::audit_ends::Tally;
 use tidewheel_api::wire::audit_query::{AuditRequest, audit_cursor};
 use tidewheel_api::wire::fault::{Code, Faults};
 use tidewheel_api::wire::write::JsonWriter;
@@ -211,6 +213,8 @@ struct Export {
     query: AuditQuery,
     /// Knows how far the chains went when it began: what is exported then has no holes.
     walk: Walk,
+    /// What it holds so far, for its last line.
+    tally: Tally,
     left: usize,
     is_over: bool,
 }
@@ -219,7 +223,7 @@ async fn export(store: Arc<dyn Store>, filter: Filter, request: &AuditRequest) -
     let walk = Walk::between(&store.audit_chains().await?);
     let query = query(request, order(request.oldest_first.unwrap_or(true)));
     let left = request.limit.unwrap_or(usize::MAX);
-    let begun = Export { store, filter, query, walk, left, is_over: false };
+    let begun = Export { store, filter, query, walk, tally: Tally::default(), left, is_over: false };
     let lines = stream::unfold(begun, |mut export| async move {
         if export.is_over {
             return None;
@@ -246,16 +250,21 @@ impl Export {
                 break;
             }
             self.left -= 1;
+            self.tally.note(&line);
             lines.extend_from_slice(&json(&line));
             lines.push(b'\n');
         }
         self.query.after = records.last().map(Record::place).or(self.query.after);
         self.is_over = records.len() < self.query.count_max || self.left == 0;
+        if self.is_over {
+            lines.extend_from_slice(&json(&self.tally.end_line()));
+            lines.push(b'\n');
+        }
         Ok(lines.into())
     }
 }
 
-fn json(line: &Line) -> Vec<u8> {
+fn json(line: &impl Serialize) -> Vec<u8> {
     // Texts and numbers are always JSON.
     serde_json::to_vec(line).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ use super::body::Text;
 use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
-use crate::engine::Take;
+use crate::engine::{Take, Tenants};
 
 /// About what one job takes besides its payload.
 const JOB_BYTES: usize = 768;
@@ -53,7 +53,8 @@ pub(super) async fn take(
     caller.identity.check_every_type()?;
     // What is kept of the request is not kept through a long wait.
     drop(body);
-    let take = Take { tenant: caller.tenant, queue, worker, count_max, wait_ms, lease_ms };
+    let tenants = Tenants::Only(vec![caller.tenant]);
+    let take = Take { tenants, queue, worker, count_max, wait_ms, lease_ms };
     let taken = app.engine.take(take).await;
     if matches!(taken, Err(Error::Closed)) {
         app.check_open()?;

@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 
 use super::open::open_part;
 use super::part::Part;
-use crate::connections::{config_of, tls};
+use crate::connections::config_of;
 use crate::fault::reason;
 
 /// How often it is asked, and tried again while it does not answer.
@@ -52,9 +52,7 @@ pub(super) fn spawn(part: &Arc<Part>) -> JoinHandle<()> {
 
 async fn connect(part: &Part) -> Found {
     let connect = async {
-        let (config, tls) = config_of(&part.options)
-            .and_then(|config| Ok((config, tls()?)))
-            .map_err(|error| Found::Nothing(error.to_string()))?;
+        let (config, tls) = config_of(&part.options).map_err(|error| Found::Nothing(error.to_string()))?;
         config.connect(tls).await.map_err(|error| {
             let is_crowded = error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS);
             if is_crowded { Found::Crowded } else { Found::Nothing(reason(&error)) }

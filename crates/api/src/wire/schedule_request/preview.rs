@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tidewheel_core::limits::{FIRE_WINDOW_MS_MAX, PREVIEW_COUNT_DEFAULT, PREVIEW_COUNT_MAX};
-use tidewheel_core::schedule::Rule;
+use tidewheel_core::schedule::{Rule, ScheduleId};
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 
 use super::timing::{TimeFields, read_rule};
 use crate::known_fields;
-use crate::wire::fault::{At, Faults};
+use crate::wire::fault::{At, Code, Faults};
 use crate::wire::read;
 
 /// A question for fires to come.
@@ -17,6 +17,8 @@ use crate::wire::read;
 pub struct PreviewRequest {
     /// When the schedule would fire.
     pub rule: Arc<Rule>,
+    /// The schedule that would be given it; none asks for a new one.
+    pub schedule: Option<ScheduleId>,
     /// Fires after this.
     pub from: Timestamp,
     /// How many at most.
@@ -32,6 +34,7 @@ known_fields!(PreviewFields {
     end_at = "end_at",
     exclude = "exclude",
     window = "window",
+    schedule = "schedule",
     from = "from",
     count = "count",
 });
@@ -44,6 +47,11 @@ impl PreviewRequest {
         // Without a schedule there is no id, and without an id no place in the window: it is only checked.
         fields.window.and_then(|field| field.duration_within(0, FIRE_WINDOW_MS_MAX, at, faults));
         let from = fields.from.and_then(|field| field.time(at, faults)).unwrap_or(now);
+        let schedule = fields.schedule.and_then(|field| {
+            let text = field.free_text(at, faults)?;
+            let refuse = |fault| field.refuse(Code::InvalidValue, at, faults, ToString::to_string(&fault));
+            text.parse::<ScheduleId>().map_err(refuse).ok()
+        });
         let count = fields.count.and_then(|field| field.whole(1, PREVIEW_COUNT_MAX as u64, at, faults));
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(PREVIEW_COUNT_DEFAULT);
         let time = TimeFields {
@@ -56,6 +64,6 @@ impl PreviewRequest {
             exclude: fields.exclude,
         };
         let rule = Arc::new(read_rule(&time, None, (now, zones), at, faults)?);
-        Some(Self { rule, from, count })
+        Some(Self { rule, schedule, from, count })
     }
 }

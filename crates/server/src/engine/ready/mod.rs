@@ -5,6 +5,7 @@
 mod allotments;
 mod breakers;
 mod demand;
+mod expiry;
 mod hold_back;
 mod interest;
 mod offer;
@@ -17,6 +18,7 @@ mod refill;
 mod run_times;
 mod seats;
 mod subscribers;
+mod takers;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +39,7 @@ pub use self::breakers::BreakerView;
 use self::breakers::Breakers;
 use self::demand::Demand;
 pub(super) use self::demand::Wish;
+use self::expiry::Expiries;
 pub use self::interest::{Interest, Tenants};
 pub(super) use self::offer::Offer;
 use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
@@ -51,7 +54,8 @@ use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
 use self::seats::Seats;
 use self::subscribers::Subscribers;
-pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId, TakeReply};
+pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
+pub(super) use self::takers::{TakeReply, Ticket};
 pub use self::view::LaneView;
 use super::config::Config;
 use super::governor::MadeUp;
@@ -77,6 +81,8 @@ struct Held {
     stage: Stage,
     /// Whose it is, once it was picked.
     tenant: Option<Arc<str>>,
+    /// When it is ended if it is still in its lane then.
+    expires_at: Option<Timestamp>,
 }
 
 /// Everything in memory.
@@ -106,6 +112,7 @@ pub(super) struct Ready {
     /// The wall clock when it was last looked at.
     looked_at: Timestamp,
     demand: Demand,
+    expiries: Expiries,
     refills: Turns<Lot>,
     /// Reads for them begun so far.
     refill_reads: u64,
@@ -146,6 +153,7 @@ impl Ready {
             run_times: RunTimes::default(),
             looked_at: now,
             demand: Demand::default(),
+            expiries: Expiries::default(),
             refills: Turns::default(),
             refill_reads: 0,
             failed_refills: Vec::new(),
@@ -181,7 +189,7 @@ impl Ready {
             return Offer::NoRoom { wait_ms: NO_ROOM_AHEAD_MS };
         }
         let bytes = job.size_bytes();
-        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None });
+        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
         self.wheel.insert(at.as_ms(), job);
         Offer::Held
     }
@@ -238,6 +246,7 @@ impl Ready {
         if let Some(held) = self.held.remove(id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
+            self.expiries.forget(*id, &held);
         }
     }
 
@@ -341,11 +350,13 @@ impl Ready {
         if slot.lane.push(entry).is_err() {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         }
+        let expires_at = if slot.is_queue { self.expiries.watch(&job) } else { None };
         if joins {
             let tenant = job.tenant.shared();
             self.push_slots.joined(&tenant, || self.allotments.weight(&tenant));
         }
-        let held = Held { due_at: at, bytes: job.size_bytes(), stage: Stage::Lane(index), tenant: None };
+        let bytes = job.size_bytes();
+        let held = Held { due_at: at, bytes, stage: Stage::Lane(index), tenant: None, expires_at };
         self.hold(job.id, held);
         self.activate(index);
         Offer::Held

@@ -211,7 +211,7 @@ impl Ready {
     }
 
     /// Notes that a job was picked.
-    fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>, now: Timestamp) -> Arc<Job> {
+    pub(super) fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>, now: Timestamp) -> Arc<Job> {
         let (tenant, id) = (&entry.item.tenant, entry.item.id);
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
             slot.in_flight += 1;
@@ -231,6 +231,7 @@ impl Ready {
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);
             self.waiting_bytes = self.waiting_bytes.saturating_sub(held.bytes);
+            self.expiries.forget(id, held);
             held.stage = Stage::Claiming { lane: index, called_off: false };
             held.tenant = Some(entry.tenant);
         }

@@ -1,24 +1,21 @@
 //! Who wants jobs: connected workers with their credits, and those who ask once over HTTP. One with room has a seat at
 //! every lane it names; one without costs nothing until it says otherwise.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tidewheel_core::job::{Destination, Job};
+use tidewheel_core::job::Destination;
 use tidewheel_core::limits::WORKER_CREDITS_COUNT_MAX;
-use tokio::sync::oneshot;
 
 use super::Ready;
 use super::interest::Interest;
 use super::seats::Seat;
+use super::takers::{TakeReply, Ticket};
 use crate::engine::workers::Unsent;
 
 /// A subscriber's number; never used twice.
 pub(in crate::engine) type SubscriberId = u64;
-
-/// Where the jobs go of one who asks once.
-pub(in crate::engine) type TakeReply = oneshot::Sender<Vec<Arc<Job>>>;
 
 /// How finely loads are told apart.
 const LOAD_SCALE: usize = 1_024;
@@ -78,7 +75,7 @@ impl Subscriber {
 pub(super) struct Subscribers {
     all: FxHashMap<SubscriberId, (Subscriber, Option<Seat>)>,
     /// Those who ask once; they go without saying so.
-    once: BTreeSet<SubscriberId>,
+    once: BTreeMap<Ticket, SubscriberId>,
     /// Connected workers for each queue, whether they have room or not.
     connected: FxHashMap<Arc<str>, usize>,
     next: u64,
@@ -94,6 +91,16 @@ impl Subscribers {
         self.connected.contains_key(queue)
     }
 
+    /// One who asks once, unless something is being claimed for it.
+    pub(super) fn taker(&self, ticket: Ticket) -> Option<SubscriberId> {
+        self.once.get(&ticket).copied()
+    }
+
+    /// Those who ask once.
+    pub(super) fn takers(&self) -> impl Iterator<Item = SubscriberId> {
+        self.once.values().copied()
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -105,7 +112,7 @@ impl Ready {
     pub(in crate::engine) fn each_served_queue<'a>(&'a self, mut name: impl FnMut(&'a str, usize)) {
         let subscribers = &self.subscribers;
         subscribers.connected.iter().for_each(|(queue, workers)| name(queue, *workers));
-        let once = subscribers.once.iter().filter_map(|id| subscribers.get(*id));
+        let once = subscribers.takers().filter_map(|id| subscribers.get(id));
         once.flat_map(|subscriber| &*subscriber.queues).for_each(|queue| name(queue, 1));
     }
 
@@ -113,8 +120,8 @@ impl Ready {
     pub(in crate::engine) fn subscribe(&mut self, subscriber: Subscriber) -> SubscriberId {
         let id = self.subscribers.number();
         match &subscriber.outlet {
-            Outlet::Once(_) => {
-                self.subscribers.once.insert(id);
+            Outlet::Once(reply) => {
+                self.subscribers.once.insert(reply.ticket(), id);
             }
             Outlet::Stream(_) | Outlet::Peer => {
                 for queue in &*subscriber.queues {
@@ -133,7 +140,9 @@ impl Ready {
         self.unseat(id);
         let (subscriber, _) = self.subscribers.all.remove(&id)?;
         self.demand.disconnect(&subscriber);
-        if !self.subscribers.once.remove(&id) {
+        if let Outlet::Once(reply) = &subscriber.outlet {
+            self.subscribers.once.remove(&reply.ticket());
+        } else {
             for queue in &*subscriber.queues {
                 if let Some(count) = self.subscribers.connected.get_mut(queue) {
                     *count -= 1;
@@ -208,28 +217,6 @@ impl Ready {
     pub(in crate::engine) fn reseat(&mut self, id: SubscriberId) {
         self.unseat(id);
         self.seat(id);
-    }
-
-    /// Drops those who asked once and no longer wait.
-    pub(in crate::engine) fn drop_gone_takers(&mut self) {
-        let gone: Vec<SubscriberId> = self
-            .subscribers
-            .once
-            .iter()
-            .copied()
-            .filter(|id| self.subscribers.get(*id).is_none_or(|taker| taker.outlet.is_shut()))
-            .collect();
-        for id in gone {
-            self.unsubscribe(id);
-        }
-    }
-
-    /// Sends everybody away who asked once.
-    pub(in crate::engine) fn drop_takers(&mut self) {
-        for id in std::mem::take(&mut self.subscribers.once) {
-            self.subscribers.once.insert(id);
-            self.unsubscribe(id);
-        }
     }
 
     fn seat(&mut self, id: SubscriberId) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Job, Rejection, Token};
+use tidewheel_core::job::{Command, Job, Priority, Rejection, Token};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Position;
 use tidewheel_core::time::Timestamp;
@@ -178,8 +178,13 @@ impl Scheduler {
         let times = (now, self.shared.clock.monotonic_ms());
         let mut pairs = claim.picks.iter().zip(granted);
         if claim.takers.is_empty() {
-            let running = pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
-            self.deliverer.deliver(running, &self.reports);
+            let running: Vec<_> =
+                pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
+            if claim.is_over {
+                self.hand_back(running);
+            } else {
+                self.deliverer.deliver(running, &self.reports);
+            }
         } else {
             for (taker, count) in claim.takers {
                 let running: Vec<Arc<Job>> = pairs
@@ -257,17 +262,27 @@ impl Scheduler {
             }
             Recipient::Once(subscriber) if running.is_empty() => {
                 if self.draining.is_none() {
+                    // It gets another chance, also if its wait is over: other jobs may be ready.
+                    if let Outlet::Once(reply) = &subscriber.outlet
+                        && reply.is_withdrawn()
+                    {
+                        self.leaving.push(reply.ticket());
+                    }
                     self.ready.subscribe(*subscriber);
                 }
                 Vec::new()
             }
             Recipient::Once(subscriber) => match subscriber.outlet {
-                Outlet::Once(reply) => reply.send(running).err().unwrap_or_default(),
+                Outlet::Once(reply) => reply.send(running),
                 Outlet::Stream(_) | Outlet::Peer => running,
             },
         };
-        // The taker is gone: hand the jobs back, for the next one.
-        for job in left {
+        // The taker is gone: the next one gets them.
+        self.hand_back(left);
+    }
+
+    fn hand_back(&self, running: Vec<Arc<Job>>) {
+        for job in running {
             let token = job.status.token;
             self.reports.send(Report {
                 tenant: job.tenant.clone(),
@@ -326,7 +341,7 @@ impl Scheduler {
         self.ready.subscribe(Subscriber {
             worker: take.worker,
             queues: Arc::from([take.queue]),
-            interest: Arc::new(Interest::of_tenant(take.tenant)),
+            interest: Arc::new(Interest::new(take.tenants, Vec::new(), Priority::Low)),
             lease_ms: take.lease_ms,
             credits: take.count_max,
             in_flight: 0,

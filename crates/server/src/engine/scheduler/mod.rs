@@ -31,7 +31,7 @@ use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
-use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply};
+use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply, Ticket};
 use crate::engine::scan::{Read, Scan, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::target_answers::Heard;
@@ -64,6 +64,8 @@ pub(in crate::engine) enum Message {
     Allot(Vec<Allotment>),
     /// A worker wants jobs.
     Take { take: Take, reply: TakeReply },
+    /// One who wanted jobs has waited long enough.
+    Withdraw { ticket: Ticket },
     /// A connected worker says something, or somebody asks about them.
     Worker(WorkerMessage, Hold),
     /// Somebody asks where a job is.
@@ -115,6 +117,8 @@ pub(in crate::engine) struct Scheduler {
     reads: usize,
     lots_first: bool,
     claims: usize,
+    /// Those who take what there is now, and wait no longer.
+    leaving: Vec<Ticket>,
     listings: usize,
     /// The bucket after the last opened one.
     next_bucket: Bucket,
@@ -168,6 +172,7 @@ impl Scheduler {
             reads: 0,
             lots_first: false,
             claims: 0,
+            leaving: Vec::new(),
             listings: 0,
             next_bucket: Bucket(0),
             draining: None,
@@ -234,6 +239,12 @@ impl Scheduler {
         {
             ms = ms.min(at.since_ms(now).max(1));
         }
+        if self.draining.is_none()
+            && self.claims < self.config.claims_max
+            && let Some(expired_ms) = self.ready.next_expired_ms(now, monotonic_ms)
+        {
+            ms = ms.min(expired_ms);
+        }
         if let Some(wake_ms) = self.workers.next_wake_ms() {
             ms = ms.min(wake_ms - monotonic_ms);
         }
@@ -278,7 +289,9 @@ impl Scheduler {
         self.open_buckets(now);
         self.start_reads(now, monotonic_ms);
         self.place_guests(monotonic_ms);
-        self.start_claims(now);
+        if self.start_claims(now) {
+            std::mem::take(&mut self.leaving).into_iter().for_each(|ticket| self.ready.withdraw(ticket));
+        }
         self.advertise(monotonic_ms);
         self.periodically(now, monotonic_ms);
     }
@@ -330,16 +343,23 @@ impl Scheduler {
         }
     }
 
-    fn start_claims(&mut self, now: Timestamp) {
+    /// Starts what may start; says whether that was all.
+    fn start_claims(&mut self, now: Timestamp) -> bool {
         while self.claims < self.config.claims_max {
-            let Some(picked) = self.ready.pick(now, self.config.claim_batch_max) else { return };
-            let claim = match picked {
-                Picked::Push(picks) => Claim { picks, takers: Vec::new() },
-                Picked::Take(picks, takers) => Claim { picks, takers },
+            let count_max = self.config.claim_batch_max;
+            let claim = if let Some(picks) = self.ready.pick_expired(now, count_max) {
+                Claim { picks, takers: Vec::new(), is_over: true }
+            } else {
+                match self.ready.pick(now, count_max) {
+                    Some(Picked::Push(picks)) => Claim { picks, takers: Vec::new(), is_over: false },
+                    Some(Picked::Take(picks, takers)) => Claim { picks, takers, is_over: false },
+                    None => return true,
+                }
             };
             self.claims += 1;
             tokio::spawn(claims::write(Arc::clone(&self.shared), claim));
         }
+        false
     }
 
     fn end_leases(&mut self, monotonic_ms: i64) {

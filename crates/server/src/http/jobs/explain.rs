@@ -128,8 +128,16 @@ fn due(job: &Job, whereabouts: Whereabouts, now: Timestamp) -> Explanation {
         Whereabouts::Claiming => ("claim", "its start is being written to the store".to_owned()),
         Whereabouts::Delivering => ("delivery", "it has been started just now".to_owned()),
     };
-    let expected_start = Some(now).filter(|_| starts_at_once(waits_for));
-    Explanation { waits_for: Some(waits_for), detail: format!("due for {late}: {detail}"), expected_start }
+    let (expiry, is_over) = match job.spec.expires_at {
+        Some(expires_at) if expires_at <= now => {
+            (format!("; it expired at {expires_at} and will be ended without a start"), true)
+        }
+        Some(expires_at) => (format!("; it expires at {expires_at} unless it has started by then"), false),
+        None => (String::new(), false),
+    };
+    let expected_start = Some(now).filter(|_| starts_at_once(waits_for) && !is_over);
+    let detail = format!("due for {late}: {detail}{expiry}");
+    Explanation { waits_for: Some(waits_for), detail, expected_start }
 }
 
 /// Whether nothing is in the way of what a job waits for. Of anything else nobody knows when it ends.

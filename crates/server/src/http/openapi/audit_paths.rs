@@ -22,7 +22,8 @@ const LIST: &[&str] = &[
 
 const NOTE: &str = "\
 An admin sees everything, an operator what concerns its own tenant. With `format=ndjson`, or `Accept: \
-application/x-ndjson`, the answer is one record a line, oldest first, to the end or to `limit`. A record whose `partial` \
+application/x-ndjson`, the answer is one record a line, oldest first, to the end or to `limit`, and a last line \
+`{\"end\": …}` that says from where to where it goes in each chain; without it the answer broke off. A record whose `partial` \
 is true leaves out changes of other jobs than those asked for; only whole records can be checked.";
 
 const CHAINS_NOTE: &str = "\

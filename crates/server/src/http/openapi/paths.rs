@@ -243,8 +243,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: WORKERS,
         id: "takeJobs",
         summary: "Take jobs from a queue",
-        description: "Waits for the first up to `wait`. What is taken is running until its outcome is reported or its lease \
-                      runs out.",
+        description: "Waits for the first up to `wait`; without it, what is ready now is taken. What is taken is running \
+                      until its outcome is reported or its lease runs out.",
         parameters: &["Tenant", "Queue"],
         body: Body::Optional("Take"),
         answers: &[(200, "The jobs, perhaps none.", Some("TakenJobs"))],

@@ -116,7 +116,7 @@ fn new_job() -> Value {
             "retry": reference("Retry"),
             "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_COUNT_MAX, "description": "Short for `retry` with only `max_attempts`."},
             "timeout": described("Duration", "How long one attempt may take; 30 s by default, at most a day."),
-            "expires_at": described("Time", "When it is no longer worth starting."),
+            "expires_at": described("Time", "When it is no longer worth starting: one that waits then is ended as `expired`."),
             "idempotency_key": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX},
             "labels": reference("Labels"),
             "traceparent": {"type": "string", "description": "W3C trace context of the submission, instead of the request's header of the same name. What is not well formed is left aside."},

@@ -9,10 +9,11 @@ use tidewheel_api::wire::fault::{At, Faults};
 use tidewheel_api::wire::schedule_request::PreviewRequest;
 use tidewheel_api::wire::schedule_write;
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_core::schedule::nominals;
+use tidewheel_core::schedule::{Timing, anchored, nominals};
 use tidewheel_core::time::Timestamp;
 
 use super::check::Checker;
+use super::read::find;
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::body::Text;
@@ -32,10 +33,20 @@ pub(crate) async fn preview(
     let mut checker = Checker::new(&app, &caller, now);
     let calendar = checker.calendar(&request.rule, &At::ROOT, &mut faults).await?;
     refuse_faults(faults)?;
+    let before = match request.schedule {
+        Some(id) => Some(find(&app, &caller.tenant, id).await?.definition),
+        None => None,
+    };
+    let rule = anchored(request.rule, before.as_ref().map(|before| &*before.rule), now);
+    // What is made or changed now does not fire before now. A rule whose instants do not depend on that may be tried on any time.
+    let from = match rule.timing {
+        Timing::Every { .. } if rule.start_at.is_none() => request.from.max(now),
+        Timing::Every { .. } | Timing::Cron(_) => request.from,
+    };
     let mut out = JsonWriter::with_capacity(128 * request.count + 64);
     out.object(|out| {
         out.key("fires").array(|out| {
-            let fires = nominals(&request.rule, calendar.as_deref(), request.from, Timestamp::MAX);
+            let fires = nominals(&rule, calendar.as_deref(), from, Timestamp::MAX);
             for fire in fires.take(request.count) {
                 // The place in a window is the schedule's own, and there is none yet.
                 schedule_write::fire(out, fire.fire_at, fire.fire_at, fire.note);

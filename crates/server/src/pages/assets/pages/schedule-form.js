@@ -49,7 +49,8 @@ function fields(schedule) {
 
 // The time fields as they stand in the form, and those of the schedule that are not in it.
 function timing(data, schedule) {
-  const out = schedule ? timeFields(schedule) : {};
+  const out = schedule ? { ...timeFields(schedule), schedule: schedule.id } : {};
+  if (!schedule?.start_at) delete out.start_at;
   for (const name of ["cron_expr", "every", "window"]) delete out[name];
   Object.assign(out, { timezone: data.get("timezone") || "UTC", dst: { gap: data.get("gap"), fold: data.get("fold") } });
   for (const name of ["cron_expr", "every", "window"]) if (data.get(name).trim()) out[name] = data.get(name).trim();

@@ -1,0 +1,86 @@
+//! Those who ask once: how they are answered, and how they leave when they have waited long enough.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidewheel_core::job::Job;
+use tokio::sync::oneshot;
+
+use super::Ready;
+use super::subscribers::{Outlet, SubscriberId};
+
+/// A call's number; never used twice.
+pub(in crate::engine) type Ticket = u64;
+
+/// Where the jobs go of one who asks once.
+#[derive(Debug)]
+pub(in crate::engine) struct TakeReply {
+    ticket: Ticket,
+    /// Its wait is over.
+    is_withdrawn: Arc<AtomicBool>,
+    to: oneshot::Sender<Vec<Arc<Job>>>,
+}
+
+impl TakeReply {
+    /// A reply, what says that its wait is over, and where the jobs come out.
+    pub(in crate::engine) fn new(
+        ticket: Ticket,
+    ) -> (Self, Arc<AtomicBool>, oneshot::Receiver<Vec<Arc<Job>>>) {
+        let (to, answer) = oneshot::channel();
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        (Self { ticket, is_withdrawn: Arc::clone(&is_withdrawn), to }, is_withdrawn, answer)
+    }
+
+    pub(in crate::engine) const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Whether its wait is over.
+    pub(in crate::engine) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::SeqCst)
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+
+    /// Answers; returns the jobs if nobody waits for them any more.
+    pub(in crate::engine) fn send(self, jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+        self.to.send(jobs).err().unwrap_or_default()
+    }
+}
+
+impl Ready {
+    /// Answers one with nothing whose wait is over, unless something is being claimed for it.
+    pub(in crate::engine) fn withdraw(&mut self, ticket: Ticket) {
+        if let Some(id) = self.subscribers.taker(ticket)
+            && let Some(subscriber) = self.unsubscribe(id)
+            && let Outlet::Once(reply) = subscriber.outlet
+        {
+            drop(reply.send(Vec::new()));
+        }
+    }
+
+    /// Drops those who asked once and no longer wait.
+    pub(in crate::engine) fn drop_gone_takers(&mut self) {
+        let is_gone = |id: &SubscriberId| {
+            self.subscribers.get(*id).is_none_or(|taker| match &taker.outlet {
+                Outlet::Once(reply) => reply.is_closed(),
+                Outlet::Stream(_) | Outlet::Peer => false,
+            })
+        };
+        let gone: Vec<SubscriberId> = self.subscribers.takers().filter(is_gone).collect();
+        for id in gone {
+            self.unsubscribe(id);
+        }
+    }
+
+    /// Sends everybody away who asked once.
+    pub(in crate::engine) fn drop_takers(&mut self) {
+        let all: Vec<SubscriberId> = self.subscribers.takers().collect();
+        for id in all {
+            self.unsubscribe(id);
+        }
+    }
+}
