@@ -11,7 +11,7 @@ use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::Priority;
-use tidewheel_core::schedule::{Schedule, ScheduleId, check_name};
+use tidewheel_core::schedule::{Schedule, ScheduleId, State as ScheduleState, check_name};
 use tidewheel_store::{Edited, IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
@@ -190,7 +190,7 @@ async fn check(
     request: &ScheduleRequest,
     current: &Schedule,
 ) -> Result<(), Problem> {
-    Scope::of(app, caller, Act::Change).check_template(&current.definition.template)?;
+    Scope::of(app, caller, act_of(request, current)).check_template(&current.definition.template)?;
     let mut faults = Faults::default();
     let mut checker = Checker::new(app, caller, app.now());
     checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
@@ -209,6 +209,17 @@ async fn put_before(app: &App, caller: &Caller, used_for: KeyUse) -> Result<Opti
         KeyUse::NewSchedule(id) => (id, true),
         KeyUse::Schedule(id) => (id, false),
         KeyUse::Job(_) | KeyUse::Call => return Ok(None),
+/// Whoever changes when a schedule fires, or has it go on, has its jobs run.
+fn act_of(request: &ScheduleRequest, current: &Schedule) -> Act {
+    let (new, old) = (&request.definition, &current.definition);
+    let fires_alike = new.rule == old.rule
+        && new.window_ms == old.window_ms
+        && new.misfire == old.misfire
+        && new.overlap == old.overlap;
+    let goes_on = request.paused == Some(false) && current.state == ScheduleState::Paused;
+    if fires_alike && !goes_on { Act::Change } else { Act::Run }
+}
+
     };
     let found = app.engine.store().schedules(&caller.tenant, vec![id]).await?.pop().flatten();
     Ok(found.map(|schedule| if is_new { created(&schedule) } else { shown(StatusCode::OK, &schedule, None) }))
@@ -251,7 +262,8 @@ async fn order(
     (command, key): (ScheduleCommand, Option<IdempotencyClaim>),
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
     app.check_open()?;
-    let act = if matches!(command, ScheduleCommand::Trigger) { Act::Run } else { Act::Change };
+    let runs = matches!(command, ScheduleCommand::Trigger | ScheduleCommand::Resume);
+    let act = if runs { Act::Run } else { Act::Change };
     Scope::of(app, caller, act).check_schedule(id).await?;
     let wanted = Wanted::of(headers);
     let mut if_version = None;
