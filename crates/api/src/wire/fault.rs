@@ -67,7 +67,8 @@ codes! {
     Unauthorized = "unauthorized", 401, "A key is needed";
     /// The key is not for this: its roles, its tenant, the job types and queues it is limited to, or who may submit the type.
     Forbidden = "forbidden", 403, "The key does not allow this";
-    /// A browser sent the request from a page of another site.
+    /// A browser sent the request from a page of another site, or a server without keys was asked for by a name that is not
+    /// this machine's.
     CrossSite = "cross_site_request", 403, "The request comes from another site";
     /// Nothing is served at this address.
     NotFound = "not_found", 404, "Nothing is here";
