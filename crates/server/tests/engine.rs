@@ -168,6 +168,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
         let take = Take {
             tenant: Tenant::new("a").unwrap(),
             queue: "q".into(),
+            kinds: Vec::new(),
             worker: "w".into(),
             count_max: 30,
             wait_ms: 5_000,
@@ -192,6 +193,7 @@ async fn a_take_of_another_tenant_gets_nothing() {
     let take = |tenant: &str| Take {
         tenant: Tenant::new(tenant).unwrap(),
         queue: "q".into(),
+        kinds: Vec::new(),
         worker: "w".into(),
         count_max: 10,
         wait_ms: 50,

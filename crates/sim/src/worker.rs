@@ -18,6 +18,7 @@ pub async fn run(world: Arc<World>, tenant: Tenant, queue: Arc<str>) {
         let take = Take {
             tenant: tenant.clone(),
             queue: Arc::clone(&queue),
+            kinds: Vec::new(),
             worker: Arc::from("worker"),
             count_max: dice.count(1, 5),
             wait_ms: if world.is_calm() { 20_000 } else { dice.pick(&[0, 50, 1_000, 5_000], 50) },

@@ -346,13 +346,12 @@ impl Identity {
         }
     }
 
-    /// Whether it may take jobs where they cannot be told apart by type.
-    pub(crate) fn check_every_type(&self) -> Result<(), Problem> {
+    /// Types it takes jobs of; none means every type.
+    pub(crate) fn kinds(&self) -> Result<Vec<Arc<str>>, Problem> {
         match self.types() {
-            Some(_) => Err(forbidden(
-                "the key is for certain types; take jobs over a worker's stream, which names them",
-            )),
-            None => Ok(()),
+            None => Ok(Vec::new()),
+            Some([]) => Err(forbidden("the key is for jobs of no type")),
+            Some(types) => Ok(types.iter().map(|kind| Arc::from(&**kind)).collect()),
         }
     }
 

@@ -162,6 +162,8 @@ pub struct Take {
     pub tenant: Tenant,
     /// Of which queue.
     pub queue: Arc<str>,
+    /// Of which types; none means every type.
+    pub kinds: Vec<Arc<str>>,
     /// For whom.
     pub worker: Arc<str>,
     /// How many at most.

@@ -50,10 +50,10 @@ pub(super) async fn take(
     let TakeRequest { worker, count_max, wait_ms, lease_ms } =
         whole(|faults| TakeRequest::read(&body.text, faults))?;
     caller.identity.check_queue(&queue)?;
-    caller.identity.check_every_type()?;
     // What is kept of the request is not kept through a long wait.
     drop(body);
-    let take = Take { tenant: caller.tenant, queue, worker, count_max, wait_ms, lease_ms };
+    let kinds = caller.identity.kinds()?;
+    let take = Take { tenant: caller.tenant, queue, kinds, worker, count_max, wait_ms, lease_ms };
     let taken = app.engine.take(take).await;
     if matches!(taken, Err(Error::Closed)) {
         app.check_open()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Job, Rejection, Token};
+use tidewheel_core::job::{Command, Job, Priority, Rejection, Token};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Position;
 use tidewheel_core::time::Timestamp;
@@ -14,7 +14,9 @@ use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
 use crate::engine::peers;
-use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
+use crate::engine::ready::{
+    Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker, Tenants,
+};
 use crate::engine::scan::{Part, Reached, Read};
 use crate::engine::{Take, expected_start, is_waiting, named};
 use crate::metrics::Lags;
@@ -326,7 +328,7 @@ impl Scheduler {
         self.ready.subscribe(Subscriber {
             worker: take.worker,
             queues: Arc::from([take.queue]),
-            interest: Arc::new(Interest::of_tenant(take.tenant)),
+            interest: Arc::new(Interest::new(Tenants::Only(vec![take.tenant]), take.kinds, Priority::Low)),
             lease_ms: take.lease_ms,
             credits: take.count_max,
             in_flight: 0,
