@@ -18,7 +18,7 @@ use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{choose_key, header_key};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
@@ -34,7 +34,7 @@ pub(super) async fn submit(
     text: &str,
 ) -> Result<Response, Problem> {
     let now = app.now();
-    let key = header_key(headers)?;
+    let header_key = header_key(headers)?;
     let FlatRequest { tenant, zone, what } =
         whole(|faults| FlatRequest::read(text, now, app.engine.zones(), faults))?;
     let mut faults = Faults::default();
@@ -48,6 +48,11 @@ pub(super) async fn submit(
         None => caller.tenant,
     };
     let tenant = caller.tenant.clone();
+    let body_key = match &what {
+        Flat::Recurring(request) => request.definition.idempotency_key.as_ref(),
+        Flat::Once(request) => request.idempotency_key.as_ref(),
+    };
+    let key = choose_key(body_key, header_key.as_ref(), &mut faults);
     match what {
         Flat::Recurring(mut request) => {
             let claim = creation_claim(key, &request, now);
