@@ -28,7 +28,7 @@ use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{digest, header_key};
 use crate::http::overload::shed_beside_others;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
@@ -66,6 +66,7 @@ pub(crate) async fn many(
     }
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
+    batch.bind();
     let Batch { mut submissions, mut items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
 
@@ -108,6 +109,8 @@ struct Batch<'a> {
     partial: bool,
     submissions: Vec<Submission>,
     /// What is wrong with the whole.
+    /// Which of them have their keys from the request's.
+    keyed_by_batch: Vec<bool>,
     faults: Faults,
     /// For each item, when they are answered for one by one: `None` if it goes to the store.
     items: Vec<Option<Problem>>,
@@ -133,6 +136,7 @@ impl<'a> Batch<'a> {
             partial,
             submissions,
             faults: Faults::default(),
+            keyed_by_batch: Vec::new(),
             items,
             count: 0,
         }
@@ -182,11 +186,29 @@ impl<'a> Batch<'a> {
             (None, None) => None,
         };
         let tenant = &self.caller.tenant;
+        self.keyed_by_batch.push(request.idempotency_key.is_none() && key.is_some());
         self.submissions.push(submission(self.app, tenant, request, key, self.now, &self.placing));
     }
 }
 
 /// Leaves out jobs of priorities that are not taken now, with an answer for each.
+impl Batch<'_> {
+    /// The request's key is for the request as a whole: with a job more or a job less it is another one. Jobs that are
+    /// answered for one by one are each a request of their own.
+    fn bind(&mut self) {
+        if self.partial || self.key.is_none() {
+            return;
+        }
+        let prints = self.submissions.iter().flat_map(|job| job.key.as_ref()).flat_map(|key| key.fingerprint);
+        let whole = digest(&[&prints.collect::<Vec<u8>>()]);
+        for (job, is_keyed_by_batch) in self.submissions.iter_mut().zip(&self.keyed_by_batch) {
+            if let (Some(key), true) = (&mut job.key, is_keyed_by_batch) {
+                key.fingerprint = digest(&[&whole, &key.fingerprint]);
+            }
+        }
+    }
+}
+
 fn leave_out(shed: &[Priority], submissions: &mut Vec<Submission>, items: &mut [Option<Problem>]) {
     if shed.is_empty() {
         return;

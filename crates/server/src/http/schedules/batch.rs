@@ -17,13 +17,14 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
-use super::create::{creation, creation_claim, reader};
+use super::create::{creation, creation_claim, fingerprint, reader};
+use super::room::Room;
 use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::{Intake, is_lines};
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 
@@ -190,8 +191,14 @@ impl<'a> Batch<'a> {
                     self.items.push(Err(problem));
                     continue;
                 }
+        let whole = self.whole_print();
             };
-            let claim = creation_claim(key, &request, self.now);
+            let mut claim = creation_claim(key, &request, self.now);
+            if let (Some(claim), Some(whole), None) =
+                (&mut claim, &whole, &request.definition.idempotency_key)
+            {
+                claim.fingerprint = digest(&[whole, &claim.fingerprint]);
+            }
             registered.fill_schedule(&mut request);
             let place = At::ROOT.item(index);
             let mut faults = Faults::default();
@@ -217,6 +224,41 @@ fn refuse_refused(answers: &[Answer]) -> Result<(), Problem> {
         if let Err(refusal) = answer {
             let Fault { code, pointer, detail } = Problem::from(refusal.clone()).into_fault();
             let item = At::ROOT.item(index);
+impl Batch<'_> {
+    /// The request's key is for the request as a whole: with a schedule more or a schedule less it is another one. Schedules
+    /// that are answered for one by one are each a request of their own.
+    fn whole_print(&self) -> Option<[u8; 16]> {
+        if self.partial || self.key.is_none() {
+            return None;
+        }
+        let prints = self.requests.iter().flatten().flat_map(|(request, _)| fingerprint(request));
+        Some(digest(&[&prints.collect::<Vec<u8>>()]))
+    }
+
+    /// Refuses the whole if something is wrong with it.
+    fn whole(&mut self) -> Result<(), Problem> {
+        refuse_faults(std::mem::take(&mut self.faults))
+    }
+
+    /// Takes room for those that are not refused yet, and refuses those for which there is none.
+    async fn take_room(&mut self) -> Result<Room, Problem> {
+        let going =
+            self.items.iter().enumerate().filter_map(|(index, item)| Some((index, item.as_ref().ok()?)));
+        let (places, claims): (Vec<_>, Vec<_>) =
+            going.map(|(index, order)| (index, order.key.as_ref())).unzip();
+        let room = Room::take(self.app, &self.caller.tenant, &claims).await?;
+        for (going, detail) in room.refused() {
+            let Some(index) = places.get(*going).copied() else { continue };
+            if !self.partial {
+                self.faults.add(Code::LimitReached, &At::ROOT.item(index), detail.clone());
+            } else if let Some(item) = self.items.get_mut(index) {
+                *item = Err(Problem::new(Code::LimitReached, detail.clone()));
+            }
+        }
+        Ok(room)
+    }
+}
+
             match pointer.strip_prefix('/') {
                 Some(field) => faults.add(code, &item.field(field), detail),
                 None => faults.add(code, &item, detail),

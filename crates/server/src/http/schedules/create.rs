@@ -108,7 +108,7 @@ pub(super) async fn give(
 }
 
 /// A digest of what was asked for, to tell a repeat from another request under the same key.
-fn fingerprint(request: &ScheduleRequest) -> [u8; 16] {
+pub(super) fn fingerprint(request: &ScheduleRequest) -> [u8; 16] {
     let mut out = JsonWriter::with_capacity(SCHEDULE_BYTES);
     out.object(|out| {
         schedule_write::definition(out, request.name.as_ref(), &request.definition);
