@@ -67,8 +67,10 @@ pub(crate) async fn many(
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/schedules" } else { "" };
     batch.check().await?;
-    let Batch { items, faults, .. } = batch;
-    refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
+    batch.whole().map_err(|problem| problem.under(prefix))?;
+    let room = batch.take_room().await?;
+    batch.whole().map_err(|problem| problem.under(prefix))?;
+    let items = batch.items;
 
     let mut orders = Vec::with_capacity(items.len());
     let mut problems = Vec::with_capacity(items.len());
@@ -82,7 +84,12 @@ pub(crate) async fn many(
         }
     }
     let engine = app.engine.clone();
-    let answers = to_the_end(async move { make(&engine, orders, query.partial).await }).await??;
+    let made = async move {
+        let answers = make(&engine, orders, query.partial).await;
+        drop(room);
+        answers
+    };
+    let answers = to_the_end(made).await??;
     drop(intake);
     if !query.partial {
         refuse_refused(&answers).map_err(|problem| problem.under(prefix))?;
@@ -184,6 +191,7 @@ impl<'a> Batch<'a> {
     async fn check(&mut self) -> Result<(), Problem> {
         let mut checker = Checker::new(self.app, self.caller, self.now);
         let registered = Registered::of(self.app, self.caller);
+        let whole = self.whole_print();
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
             let (mut request, key) = match request {
                 Ok(request) => request,
@@ -191,7 +199,6 @@ impl<'a> Batch<'a> {
                     self.items.push(Err(problem));
                     continue;
                 }
-        let whole = self.whole_print();
             };
             let mut claim = creation_claim(key, &request, self.now);
             if let (Some(claim), Some(whole), None) =
@@ -217,13 +224,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What is taken after all, for each item it concerns.
-fn refuse_refused(answers: &[Answer]) -> Result<(), Problem> {
-    let mut faults = Faults::default();
-    for (index, answer) in answers.iter().enumerate() {
-        if let Err(refusal) = answer {
-            let Fault { code, pointer, detail } = Problem::from(refusal.clone()).into_fault();
-            let item = At::ROOT.item(index);
 impl Batch<'_> {
     /// The request's key is for the request as a whole: with a schedule more or a schedule less it is another one. Schedules
     /// that are answered for one by one are each a request of their own.
@@ -259,6 +259,13 @@ impl Batch<'_> {
     }
 }
 
+/// What is taken after all, for each item it concerns.
+fn refuse_refused(answers: &[Answer]) -> Result<(), Problem> {
+    let mut faults = Faults::default();
+    for (index, answer) in answers.iter().enumerate() {
+        if let Err(refusal) = answer {
+            let Fault { code, pointer, detail } = Problem::from(refusal.clone()).into_fault();
+            let item = At::ROOT.item(index);
             match pointer.strip_prefix('/') {
                 Some(field) => faults.add(code, &item.field(field), detail),
                 None => faults.add(code, &item, detail),
