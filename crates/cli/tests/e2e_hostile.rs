@@ -170,7 +170,9 @@ fn slow_and_silent_clients_do_not_keep_others_out() {
     let dripping: Vec<TcpStream> = (0..200)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address).unwrap();
-            stream.write_all(b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
+            stream
+                .write_all(b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+                .unwrap();
             stream
         })
         .collect();
@@ -251,7 +253,7 @@ fn half_a_request_is_answered_or_closed_and_nothing_is_stored() {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream
-        .write_all(b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{\"type\": \"t\"")
+        .write_all(b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{\"type\": \"t\"")
         .unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut rest = Vec::new();

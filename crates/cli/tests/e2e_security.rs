@@ -3,13 +3,14 @@
 
 mod harness;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::target::{Hit, Target, answer};
-use harness::{Answer, Server, TIDEWHEEL, now_ms, request};
+use harness::{Answer, Server, TIDEWHEEL, now_ms, parse, request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidewheel_core::webhook::{Headers, Secret, TOLERANCE_S, Unverified, verify};
@@ -205,4 +206,40 @@ fn a_server_that_others_can_reach_needs_keys() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(refused.unwrap().status, 401);
+}
+
+#[test]
+fn a_server_without_keys_answers_to_no_name_of_another_site() {
+    let data = TempDir::new().unwrap();
+    let server = Server::start(data.path());
+    let port = server.address.port();
+    let ask = |method: &str, path: &str, host: &str| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let body = if method == "POST" { r#"{"type": "t", "delay": "1h"}"# } else { "" };
+        let length = body.len();
+        let origin = format!("origin: http://{host}\r\nsec-fetch-site: same-origin\r\n");
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{origin}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut raw = Vec::new();
+        stream.read_to_end(&mut raw).unwrap();
+        parse(&raw).unwrap()
+    };
+    for host in [format!("evil.example:{port}"), "evil.example".to_owned(), "0.0.0.0".to_owned()] {
+        for (method, path) in
+            [("POST", "/v1/jobs"), ("GET", "/v1/keys"), ("GET", "/api/v1/jobs"), ("GET", "/metrics")]
+        {
+            let refused = ask(method, path, &host);
+            assert_eq!(refused.status, 403, "{method} {path} as {host}: {}", refused.text());
+            assert_eq!(refused.json()["code"], "cross_site_request");
+            assert!(refused.text().contains("localhost"), "it says what to do: {}", refused.text());
+        }
+        assert_eq!(ask("GET", "/healthz", &host).status, 200);
+    }
+    for host in ["localhost".to_owned(), format!("127.0.0.1:{port}"), format!("a.localhost:{port}")] {
+        assert_eq!(ask("POST", "/v1/jobs", &host).status, 201, "{host}");
+        assert_eq!(ask("GET", "/v1/keys", &host).status, 200, "{host}");
+    }
 }

@@ -55,7 +55,7 @@ pub fn send(address: SocketAddr, request: &Request<'_>) -> Option<Answer> {
     stream.set_write_timeout(Some(request.patience)).ok()?;
     let body = request.body.map(ToString::to_string).unwrap_or_default();
     let Request { method, path, tenant, .. } = request;
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: nemesis\r\nconnection: close\r\n");
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     text.push_str(&format!("tidewheel-tenant: {tenant}\r\ncontent-length: {}\r\n", body.len()));
     if let Some(key) = request.key {
         text.push_str(&format!("authorization: Bearer {key}\r\n"));

@@ -12,6 +12,7 @@ mod queues;
 mod recent;
 mod spans;
 mod targets;
+mod tenant_rates;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -28,6 +29,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tidewheel_core::job::{Ending, Job, Priority, State};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Counts, Database};
 
@@ -47,6 +49,8 @@ use self::recent::Recent;
 pub(crate) use self::recent::{SAMPLE_MS, Sample};
 pub(crate) use self::spans::{DropReason, SpanCounts};
 use self::targets::Targets;
+pub(crate) use self::tenant_rates::Doings;
+use self::tenant_rates::TenantRates;
 pub(crate) use self::tls::Handshake;
 pub use self::tls::TlsMetrics;
 
@@ -103,6 +107,7 @@ pub struct Metrics {
     recoveries: Counter,
     caught_up: Counter,
     recent: Recent,
+    by_tenant: TenantRates,
 }
 
 impl Default for Metrics {
@@ -153,6 +158,7 @@ impl Metrics {
             recoveries: Counter::default(),
             caught_up: Counter::default(),
             recent: Recent::default(),
+            by_tenant: TenantRates::default(),
         };
         metrics.register();
         metrics.register_more();
@@ -301,7 +307,11 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn submitted(&self, new: usize, duplicates: usize) {
+    /// Jobs of one tenant were submitted.
+    pub(crate) fn submitted(&self, tenant: Option<&Tenant>, new: usize, duplicates: usize) {
+        if let Some(tenant) = tenant.filter(|_| new > 0) {
+            self.by_tenant.add(tenant, |doings| doings.submitted += count(new));
+        }
         self.submissions.inc_by(count(new));
         self.duplicates.inc_by(count(duplicates));
     }
@@ -320,6 +330,7 @@ impl Metrics {
     pub(crate) fn started(&self, lags: &Lags) {
         for (tenant, lags) in &lags.by_tenant {
             let labels = TenantLabels { tenant: self.tenants.shown(tenant.as_str()) };
+            self.by_tenant.add(tenant, |doings| doings.started += count(lags.len()));
             let histogram = self.lag.get_or_create(&labels);
             for lag_ms in lags {
                 histogram.observe(seconds(*lag_ms));
@@ -339,6 +350,7 @@ impl Metrics {
         let ending = job.status.attempts.last().map(|attempt| attempt.ending);
         if let Some(ending) = ending.filter(|_| job.status.running.is_none()) {
             self.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }).inc();
+            self.by_tenant.add(&job.tenant, |doings| doings.ended(ending == Ending::Succeeded));
             if job.status.state == State::Dead {
                 self.dead_letters.inc();
             } else if job.status.state == State::Retrying && is_failure(ending) {
@@ -428,6 +440,17 @@ impl Metrics {
     /// Keeps what has been counted up to now among the samples of the last minutes, if it is time for one.
     pub(crate) fn note_recent(&self, now: Timestamp) {
         self.recent.note(now, || self.sample(now));
+        self.by_tenant.note(now);
+    }
+
+    /// What a tenant's jobs did within the window, or since `began`, and over how many milliseconds.
+    pub(crate) fn doings(
+        &self,
+        tenant: &Tenant,
+        span: (Timestamp, Timestamp),
+        window_ms: i64,
+    ) -> (Doings, i64) {
+        self.by_tenant.within(tenant, span, window_ms)
     }
 
     /// The samples of the last minutes, oldest first.

@@ -168,6 +168,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
         let take = Take {
             tenants: Tenants::Only(vec![Tenant::new("a").unwrap()]),
             queue: "q".into(),
+            kinds: Vec::new(),
             worker: "w".into(),
             count_max: 30,
             wait_ms: 5_000,
@@ -192,6 +193,7 @@ async fn a_take_of_another_tenant_gets_nothing() {
     let take = |tenant: &str| Take {
         tenants: Tenants::Only(vec![Tenant::new(tenant).unwrap()]),
         queue: "q".into(),
+        kinds: Vec::new(),
         worker: "w".into(),
         count_max: 10,
         wait_ms: 50,
@@ -226,6 +228,7 @@ async fn what_nobody_takes_is_ended_by_itself_when_its_time_is_over() {
     let take = Take {
         tenants: Tenants::All,
         queue: "q".into(),
+        kinds: Vec::new(),
         worker: "w".into(),
         count_max: 10,
         wait_ms: 60_000,

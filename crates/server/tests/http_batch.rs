@@ -164,6 +164,44 @@ async fn keys_make_a_batch_repeatable() {
 }
 
 #[tokio::test]
+async fn a_batchs_key_is_for_that_batch_and_no_other() {
+    let api = Api::new().await;
+    let beat = |every: &str| json!({"type": "a", "every": every});
+    for (path, one, new, list) in [
+        ("/v1/jobs/batch", job("a"), job("new"), "/v1/jobs"),
+        ("/v1/schedules/batch", beat("1h"), beat("2h"), "/v1/schedules"),
+    ] {
+        let send =
+            async |body: Value| api.call("POST", path, &[("idempotency-key", list)], body.to_string()).await;
+        let body = json!([one, one]);
+        assert_eq!(send(body.clone()).await.status.as_u16(), 201);
+        for other in [json!([one, one, new]), json!([one]), json!([one, new]), json!([new, one, one])] {
+            send(other).await.problem(409, "idempotency_conflict");
+        }
+        let again = send(body).await;
+        let name = list.rsplit('/').next().unwrap();
+        let items = again.json()[name].as_array().unwrap().clone();
+        assert!(items.len() == 2 && items.iter().all(|item| item["duplicate"] == true), "{again:?}");
+        assert_eq!(api.get(list).await.json()["items"].as_array().unwrap().len(), 2, "nothing new");
+    }
+}
+
+#[tokio::test]
+async fn a_partial_batch_under_a_key_goes_on_where_it_was_left() {
+    let api = Api::new().await;
+    let send = async |body: Value| {
+        let headers = [("idempotency-key", "P")];
+        api.call("POST", "/v1/jobs/batch?partial=true", &headers, body.to_string()).await.json()
+    };
+    let first = send(json!([job("a"), {"type": 1}, job("c")])).await;
+    assert_eq!((&first["count"], &first["refused"]), (&json!(2), &json!(1)));
+    let mended = send(json!([job("a"), job("b"), job("c")])).await;
+    let duplicates: Vec<_> =
+        mended["jobs"].as_array().unwrap().iter().map(|item| item["duplicate"].clone()).collect();
+    assert_eq!(duplicates, [true, false, true], "{mended}");
+}
+
+#[tokio::test]
 async fn the_number_of_jobs_is_bounded_at_the_job() {
     let api = Api::new().await;
     let lines = |count: usize| "{\"type\":\"t\",\"delay\":\"1h\"}\n".repeat(count);

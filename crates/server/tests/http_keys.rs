@@ -184,10 +184,40 @@ async fn a_key_is_limited_to_its_types_and_queues() {
     let path = format!("/v1/schedules/{}", made.json()["id"].as_str().unwrap());
     call(&api, &limited, "PATCH", &path, &json!({"type": "report"})).await.problem(403, "forbidden");
     call(&api, &limited, "POST", "/v1/queues/in/take", &json!({})).await.problem(403, "forbidden");
-    call(&api, &limited, "POST", "/v1/queues/out/take", &json!({})).await.problem(403, "forbidden");
+    let (_, none) = key(&api, json!({"role": "worker", "types": []})).await;
+    call(&api, &none, "POST", "/v1/queues/out/take", &json!({})).await.problem(403, "forbidden");
     let (_, only_queue) = key(&api, json!({"role": "worker", "queues": ["out"]})).await;
     let taken = call(&api, &only_queue, "POST", "/v1/queues/out/take", &json!({})).await;
     assert_eq!(taken.status.as_u16(), 200, "{taken:?}");
+}
+
+#[tokio::test]
+async fn a_worker_for_some_types_is_given_those_and_no_others() {
+    let api = closed().await;
+    let (_, mail) = key(&api, json!({"role": "worker", "types": ["mail", "fax"]})).await;
+    for kind in ["report", "mail", "report", "fax"] {
+        let made = call(&api, ADMIN_KEY, "POST", "/v1/jobs", &json!({"type": kind, "queue": "q"})).await;
+        assert_eq!(made.status.as_u16(), 201, "{made:?}");
+    }
+    let take = async |key: &str, wait: &str| {
+        let wanted = json!({"worker": "w", "max": 10, "wait": wait});
+        let taken = call(&api, key, "POST", "/v1/queues/q/take", &wanted).await;
+        assert_eq!(taken.status.as_u16(), 200, "{taken:?}");
+        let jobs = taken.json()["jobs"].as_array().unwrap().clone();
+        jobs.iter().map(|job| job["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        seen.extend(take(&mail, "40s").await);
+    }
+    seen.sort();
+    assert_eq!(seen, ["fax", "mail"]);
+    assert!(take(&mail, "0s").await.is_empty());
+    let mut left = Vec::new();
+    while left.len() < 2 {
+        left.extend(take(ADMIN_KEY, "40s").await);
+    }
+    assert_eq!(left, ["report", "report"]);
 }
 
 #[tokio::test]

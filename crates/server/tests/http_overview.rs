@@ -58,6 +58,12 @@ async fn a_tenant_sees_its_own_jobs_and_lanes_only() {
     assert_eq!(theirs["jobs"]["scheduled"], 2);
     let ours = overview_when(&api, |overview| !overview["lanes"].as_array().unwrap().is_empty()).await;
     assert_eq!(ours["jobs"]["scheduled"], 1);
+    let third = api.as_tenant("third").get("/v1/overview").await.json();
+    for rate in ["submitted", "started", "succeeded", "failed"] {
+        assert_eq!(third["rates"][rate], 0.0, "nothing of others: {third}");
+    }
+    let (of_ours, of_theirs) = (&ours["rates"]["submitted"], &theirs["rates"]["submitted"]);
+    assert!(of_ours.as_f64().unwrap() > 0.0 && of_theirs.as_f64().unwrap() > 0.0, "{ours} {theirs}");
     let names: Vec<_> = ours["lanes"].as_array().unwrap().iter().map(|lane| &lane["name"]).collect();
     assert_eq!(names, ["ours"]);
     assert_eq!(ours["lanes"][0]["depth"], 1);

@@ -170,6 +170,33 @@ async fn the_flat_form_makes_schedules_and_jobs() {
 }
 
 #[tokio::test]
+async fn the_flat_form_has_its_key_in_the_header_or_in_the_body() {
+    let api = Api::new().await;
+    for form in [
+        json!({"schedule_type": "ONCE", "job_name": "n", "job_type": "t", "run_at": "2027-01-15T12:00:00Z", "idempotency_key": "once"}),
+        json!({"schedule_type": "CRON", "job_name": "n", "job_type": "t", "cron_expression": "@daily", "idempotency_key": "cron"}),
+    ] {
+        let made = api.post("/v1/jobs", &form).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let key = form["idempotency_key"].as_str().unwrap();
+        for headers in [&[][..], &[("idempotency-key", key)]] {
+            let again = api.call("POST", "/v1/jobs", headers, form.to_string()).await;
+            assert_eq!(
+                (again.status.as_u16(), again.json()["job_id"].clone()),
+                (200, made.json()["job_id"].clone())
+            );
+        }
+        let differs = api.call("POST", "/v1/jobs", &[("idempotency-key", "x")], form.to_string()).await;
+        differs.problem(422, "conflicting_fields");
+        let mut other = form.clone();
+        other["payload"] = json!(1);
+        api.post("/v1/jobs", &other).await.problem(409, "idempotency_conflict");
+    }
+    let long = json!({"schedule_type": "ONCE", "job_name": "n", "job_type": "t", "idempotency_key": "k".repeat(256)});
+    api.post("/v1/jobs", &long).await.problem(422, "invalid_value");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_the_flat_form_is_named_in_its_own_words() {
     let api = Api::new().await;
     let with = |more: Value| {

@@ -202,6 +202,31 @@ async fn only_submitters_have_jobs_of_a_type_run() {
     for (path, request) in &calls {
         closed.call(&two, "POST", path, request).await.problem(403, "forbidden");
     }
+    let named = json!({"type": "pay", "queue": "w", "every": "1h", "name": "n"});
+    closed.make("/v1/schedules", &named).await;
+    let paused = json!({"type": "pay", "queue": "w", "every": "1h", "paused": true});
+    let paused = closed.make("/v1/schedules", &paused).await;
+    let sooner = json!({"type": "pay", "queue": "w", "every": "1m"});
+    let moves = [
+        ("PATCH", format!("/v1/jobs/{waiting}"), json!({"run_at": "2030-01-01T00:00:00Z"})),
+        ("PATCH", format!("/v1/schedules/{schedule}"), json!({"every": "1m"})),
+        ("PATCH", format!("/v1/schedules/{schedule}"), json!({"misfire": "fire_all"})),
+        ("PATCH", format!("/v1/schedules/{paused}"), json!({"paused": false})),
+        ("PUT", "/v1/schedules/by-name/n".to_owned(), sooner),
+        ("POST", format!("/v1/schedules/{paused}/resume"), json!({})),
+    ];
+    for (method, path, request) in &moves {
+        closed.call(&two, method, path, request).await.problem(403, "forbidden");
+    }
+    // What changes nothing about when they run is no running.
+    for (path, request) in [
+        (format!("/v1/jobs/{waiting}"), json!({"priority": "low"})),
+        (format!("/v1/schedules/{schedule}"), json!({"note": "theirs"})),
+        (format!("/v1/schedules/{schedule}"), json!({"paused": false})),
+    ] {
+        let answer = closed.call(&two, "PATCH", &path, &request).await;
+        assert_eq!(answer.status.as_u16(), 200, "{path} {request}: {answer:?}");
+    }
     for path in ["/v1/jobs/retry", "/v1/dead-letters/replay"] {
         let answer = closed.call(&two, "POST", path, &json!({"ids": [dead, again]})).await.json();
         assert_eq!((&answer["count"], &answer["refused"]), (&json!(0), &json!(2)), "{answer}");
@@ -211,6 +236,13 @@ async fn only_submitters_have_jobs_of_a_type_run() {
         let answer = closed.call(&one, "POST", path, request).await;
         assert!(answer.status.is_success(), "{path}: {answer:?}");
     }
+    let waiting = closed.make("/v1/jobs", &json!({"type": "pay", "queue": "w", "delay": "1h"})).await;
+    for (method, path, request) in &moves {
+        let path = if path.starts_with("/v1/jobs") { &format!("/v1/jobs/{waiting}") } else { path };
+        let answer = closed.call(&one, method, path, request).await;
+        assert_eq!(answer.status.as_u16(), 200, "{method} {path}: {answer:?}");
+    }
+    let waiting = closed.make("/v1/jobs", &json!({"type": "pay", "queue": "w", "delay": "1h"})).await;
     // Stopping is not running.
     for path in [format!("/v1/schedules/{schedule}/pause"), format!("/v1/jobs/{waiting}/cancel")] {
         let answer = closed.call(&two, "POST", &path, &Value::Null).await;

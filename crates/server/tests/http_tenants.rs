@@ -145,7 +145,7 @@ async fn no_more_jobs_wait_than_may() {
     let api = Api::new().await;
     put(&api, "acme", &json!({"limits": {"waiting": 2}})).await;
     let acme = api.as_tenant("acme");
-    acme.post("/v1/jobs/batch", &json!([later(), later(), later()])).await.problem(429, "too_many_waiting");
+    acme.post("/v1/jobs/batch", &json!([later(), later(), later()])).await.problem(422, "batch_over_limit");
     let first = acme.submit(&later()).await;
     acme.submit(&later()).await;
     let refused = acme.post("/v1/jobs", &later()).await;
@@ -264,7 +264,7 @@ async fn triggers_and_backfills_count_as_submissions() {
     assert_eq!(trigger().await.status.as_u16(), 201);
     let stretch = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"});
     let refused = api.post(&format!("{path}/backfill"), &stretch).await;
-    refused.problem(429, "too_many_waiting");
+    refused.problem(422, "batch_over_limit");
     let short = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"});
     let answer = api.post(&format!("{path}/backfill"), &short).await;
     assert_eq!(answer.json()["count"], 2, "{answer:?}");
@@ -278,7 +278,11 @@ async fn triggers_and_backfills_count_as_submissions() {
 async fn a_batch_that_can_never_wait_is_told_so() {
     let api = Api::new().await;
     put(&api, "default", &json!({"limits": {"waiting": 3}})).await;
-    let refused = api.post("/v1/jobs/batch", &json!(vec![later(); 4])).await.problem(429, "too_many_waiting");
-    assert!(refused["detail"].as_str().unwrap().contains("send fewer at once"), "{refused}");
+    for path in ["/v1/jobs/batch", "/v1/jobs/batch?partial=true"] {
+        let answer = api.post(path, &json!(vec![later(); 4])).await;
+        let refused = answer.problem(422, "batch_over_limit");
+        assert!(refused["detail"].as_str().unwrap().contains("send fewer at once"), "{refused}");
+        assert_eq!(answer.header("retry-after"), "", "trying again is no use");
+    }
     assert_eq!(api.post("/v1/jobs/batch", &json!(vec![later(); 3])).await.status.as_u16(), 201);
 }

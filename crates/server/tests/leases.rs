@@ -135,6 +135,7 @@ async fn take(engine: &Engine) -> Arc<Job> {
     let take = Take {
         tenants: Tenants::Only(vec![Tenant::default()]),
         queue: "q".into(),
+        kinds: Vec::new(),
         worker: "w".into(),
         count_max: 1,
         wait_ms: 60_000,

@@ -135,6 +135,7 @@ impl Bench {
             let take = Take {
                 tenant: tenant.clone(),
                 queue: Arc::from(queue),
+                kinds: Vec::new(),
                 worker: Arc::from("w"),
                 count_max,
                 wait_ms: 2_000,

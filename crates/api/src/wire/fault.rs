@@ -67,7 +67,8 @@ codes! {
     Unauthorized = "unauthorized", 401, "A key is needed";
     /// The key is not for this: its roles, its tenant, the job types and queues it is limited to, or who may submit the type.
     Forbidden = "forbidden", 403, "The key does not allow this";
-    /// A browser sent the request from a page of another site.
+    /// A browser sent the request from a page of another site, or a server without keys was asked for by a name that is not
+    /// this machine's.
     CrossSite = "cross_site_request", 403, "The request comes from another site";
     /// Nothing is served at this address.
     NotFound = "not_found", 404, "Nothing is here";
@@ -151,6 +152,8 @@ codes! {
     InvalidTimezone = "invalid_timezone", 422, "There is no such time zone";
     /// The schedule would fire more often than the tenant's minimum interval allows.
     IntervalTooShort = "interval_too_short", 422, "The schedule fires too often";
+    /// The request has more jobs than may ever wait of the tenant. Send them in parts, or have the limit raised.
+    BatchOverLimit = "batch_over_limit", 422, "More jobs at once than may ever wait";
     /// The schedule names a calendar that the tenant does not have. Create it first.
     UnknownCalendar = "unknown_calendar", 422, "The schedule names a calendar that does not exist";
     /// The payload is not what the schema of its job type asks for. `errors` says where.

@@ -13,10 +13,11 @@ use tidewheel_core::zones::Zones;
 
 use super::fault::{At, Code, Faults};
 use super::job_request::{
-    JobRequest, LeftOut, PAYLOAD_DEFAULT, QUEUE_DEFAULT, named, read_payload, read_retry, read_start,
+    JobRequest, LeftOut, PAYLOAD_DEFAULT, QUEUE_DEFAULT, named, read_key, read_payload, read_retry,
+    read_start,
 };
 use super::read::{self, Field};
-use super::schedule_request::{ScheduleRequest, TimeFields, read_rule, read_zone};
+use super::schedule_request::{ScheduleRequest, TimeFields, read_rule, read_schedule_key, read_zone};
 use crate::known_fields;
 
 /// The label a job that runs once keeps its name under.
@@ -56,6 +57,7 @@ known_fields!(FlatFields {
     allow_overlap = "allow_overlap",
     misfire_policy = "misfire_policy",
     payload = "payload",
+    idempotency_key = "idempotency_key",
 });
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,6 +164,11 @@ fn left_out(fields: &FlatFields<'_>) -> LeftOut {
     }
 }
 
+/// The key, if there is one: none may be said as `null`, as elsewhere.
+fn said_key<'a>(fields: &FlatFields<'a>) -> Option<Field<'a>> {
+    fields.idempotency_key.filter(|field| !field.is_null())
+}
+
 fn once(
     fields: &FlatFields<'_>,
     parts: Option<Parts>,
@@ -174,6 +181,7 @@ fn once(
         field.refuse(Code::ConflictingFields, at, faults, detail);
     }
     fields.allow_overlap.and_then(|field| field.boolean(at, faults));
+    let idempotency_key = said_key(fields).and_then(|field| read_key(&field, at, faults));
     let start = read_start(fields.run_at, None, now, at, faults)?;
     let parts = parts?;
     // A run that is missed is made up for at once, unless it is to be skipped: then it expires.
@@ -188,7 +196,7 @@ fn once(
         retry: parts.retry,
         timeout_ms: TIMEOUT_MS_DEFAULT,
         expires_at,
-        idempotency_key: None,
+        idempotency_key,
         labels: vec![(NAME_LABEL.into(), (&*parts.name).into())],
         left_out: left_out(fields),
         trace: None,
@@ -206,6 +214,7 @@ fn recurring(
         let detail = "`run_at` is for `schedule_type: ONCE`; a schedule has `cron_expression`";
         field.refuse(Code::ConflictingFields, at, faults, detail);
     }
+    let idempotency_key = said_key(fields).and_then(|field| read_schedule_key(&field, at, faults));
     let overlaps = fields.allow_overlap.and_then(|field| field.boolean(at, faults)).unwrap_or(false);
     if fields.cron_expression.is_none() {
         faults.add(Code::MissingField, &at.field("cron_expression"), "a schedule needs `cron_expression`");
@@ -236,7 +245,7 @@ fn recurring(
             timeout_ms: TIMEOUT_MS_DEFAULT,
             labels: Vec::new(),
         },
-        idempotency_key: None,
+        idempotency_key,
         note: None,
     };
     Some(ScheduleRequest { name: Some(parts.name), paused: None, definition, left_out: left_out(fields) })

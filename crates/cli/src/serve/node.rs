@@ -212,7 +212,8 @@ async fn access(
     let access = if is_closed {
         Access::with_keys(directory, Arc::clone(clock), config.admin_key.as_deref())
     } else {
-        Access::without_keys(directory, Arc::clone(clock))
+        // It listens on this machine only; a page of another site must not get here by a name of its own.
+        Access::without_keys(directory, Arc::clone(clock)).only_here(config.listen.ip())
     };
     let access = access.auditing_calls(config.audit == AuditScope::All);
     Ok(Arc::new(match config.oidc.clone() {

@@ -11,6 +11,7 @@ use http::header::COOKIE;
 use http::{HeaderValue, StatusCode};
 use tonic::Status;
 
+use super::host::refuse_other_hosts;
 use super::origin::refuse_other_origins;
 use super::{Access, Need, Peer, need_of};
 use crate::audit::{self, Trail, trail_of};
@@ -81,6 +82,9 @@ async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> R
 async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
     refuse_other_origins(request.method(), request.uri(), request.headers())?;
     if guard.need != Need::Nothing {
+        if let Some(own) = access.own_address() {
+            refuse_other_hosts(own, request.uri(), request.headers())?;
+        }
         if let Some(issuer) = access.issuer_to_ask(request.headers()) {
             issuer.look().await;
         }

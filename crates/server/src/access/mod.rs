@@ -7,10 +7,12 @@
 //! | `submitters` | who may submit a job type |
 //! | `penalty` | slows down whoever guesses keys |
 //! | `sessions` | signing in to the web pages, by a cookie |
+//! | `host` | under which names a server without keys answers |
 //! | `origin` | what pages of other sites may not do |
 //! | [`oidc`] | tokens of an issuer, taken as well as keys |
 
 mod guard;
+mod host;
 pub mod oidc;
 mod origin;
 mod penalty;
@@ -57,6 +59,8 @@ pub struct Access {
     penalties: Penalties,
     auditor: Arc<Auditor>,
     oidc: Option<Arc<Oidc>>,
+    /// Where it listens, if it answers to nothing but this machine's own names.
+    own_address: Option<IpAddr>,
 }
 
 /// Who calls.
@@ -86,7 +90,28 @@ impl Access {
     pub fn without_keys(directory: Arc<Directory>, clock: Arc<dyn Clock>) -> Self {
         let auditor = Arc::new(Auditor::new(Arc::clone(directory.store()), Arc::clone(&clock)));
         let penalties = Penalties::default();
-        Self { directory, clock, closed: false, file_key: None, penalties, auditor, oidc: None }
+        Self {
+            directory,
+            clock,
+            closed: false,
+            file_key: None,
+            penalties,
+            auditor,
+            oidc: None,
+            own_address: None,
+        }
+    }
+
+    /// Answers only to names that nobody but this machine can have, and to the address it listens on: for a server that asks
+    /// for no keys.
+    #[must_use]
+    pub fn only_here(self, own_address: IpAddr) -> Self {
+        Self { own_address: Some(own_address), ..self }
+    }
+
+    /// See [`Self::only_here`].
+    pub(crate) const fn own_address(&self) -> Option<IpAddr> {
+        self.own_address
     }
 
     /// Asks for a key. `admin_key` is one, besides those in the directory.
@@ -321,13 +346,12 @@ impl Identity {
         }
     }
 
-    /// Whether it may take jobs where they cannot be told apart by type.
-    pub(crate) fn check_every_type(&self) -> Result<(), Problem> {
+    /// Types it takes jobs of; none means every type.
+    pub(crate) fn kinds(&self) -> Result<Vec<Arc<str>>, Problem> {
         match self.types() {
-            Some(_) => Err(forbidden(
-                "the key is for certain types; take jobs over a worker's stream, which names them",
-            )),
-            None => Ok(()),
+            None => Ok(Vec::new()),
+            Some([]) => Err(forbidden("the key is for jobs of no type")),
+            Some(types) => Ok(types.iter().map(|kind| Arc::from(&**kind)).collect()),
         }
     }
 

@@ -153,6 +153,14 @@ fn share_of(own: f64, others: impl Iterator<Item = f64>, rate: f64, nodes: usize
 }
 
 impl Engine {
+    /// How many servers there are, this one among them.
+    pub(crate) fn nodes_count(&self) -> u64 {
+        if self.shared.node.is_none() {
+            return 1;
+        }
+        u64::try_from(self.shared.peers_count.load(Ordering::SeqCst)).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
     /// Which part of what a tenant may submit per second this node may let through. Takes note that so many jobs are asked
     /// of it. All of it, where there is no other node.
     #[must_use]

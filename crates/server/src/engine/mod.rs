@@ -322,6 +322,7 @@ impl Engine {
             .map(|(index, submission)| (index, Arc::new(submission.job.clone())))
             .collect();
         let count = jobs.len();
+        let tenant = jobs.first().map(|submission| submission.job.tenant.clone());
         let spans = shared.traces.submitting(&jobs);
         let answers = shared.store.submit(shared.clock.now(), jobs, on_conflict).await;
         let answers = answers.inspect_err(|error| self.may_have_missed(error))?;
@@ -334,7 +335,7 @@ impl Engine {
             && answers.iter().any(|a| matches!(a, Submitted::Conflict(_)));
         if !kept_none {
             let new = answers.iter().filter(|answer| **answer == Submitted::New).count();
-            shared.metrics.submitted(new, count - new);
+            shared.metrics.submitted(tenant.as_ref(), new, count - new);
             let spans = spans.into_iter().filter(|(index, _)| stored(*index)).map(|(_, span)| span);
             shared.traces.submitted(spans, shared.clock.now());
             self.hint(near.into_iter().filter(|(index, _)| stored(*index)).map(|(_, job)| job).collect());

@@ -25,6 +25,8 @@ pub struct Take {
     pub tenants: Tenants,
     /// Of which queue.
     pub queue: Arc<str>,
+    /// Of which types; none means every type.
+    pub kinds: Vec<Arc<str>>,
     /// For whom.
     pub worker: Arc<str>,
     /// How many at most.

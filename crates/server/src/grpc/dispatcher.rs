@@ -57,7 +57,6 @@ impl SchedulerDispatcher for DispatcherService {
             (Identity::Anyone | Identity::Key(_), _) => Tenants::Only(vec![tenant]),
         };
         identity.check_queue(&queue)?;
-        identity.check_every_type()?;
         let invalid = |detail: String| status(Code::InvalidValue, detail);
         check_worker(&request.worker_id).map_err(|fault| invalid(fault.to_string()))?;
         let count_max = usize::try_from(request.max_tasks).unwrap_or(0);
@@ -73,7 +72,8 @@ impl SchedulerDispatcher for DispatcherService {
             }
         };
         let worker = Arc::from(request.worker_id);
-        let take = Take { tenants, queue, worker, count_max, wait_ms: CLAIM_WAIT_MS, lease_ms };
+        let kinds = identity.kinds()?;
+        let take = Take { tenants, queue, kinds, worker, count_max, wait_ms: CLAIM_WAIT_MS, lease_ms };
         let jobs = self.engine.take(take).await.map_err(Problem::from)?;
         Ok(Response::new(ClaimTriggersResponse { tasks: jobs.iter().map(|job| task(job)).collect() }))
     }

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::job::{Destination, Priority, State};
+use tidewheel_core::job::{Destination, Priority};
 use tidewheel_core::names::Tenant;
 use tidewheel_store::Submission;
 
 use super::app::App;
 use super::overload::Storing;
 use super::problem::Problem;
+use super::reservations::{Fit, Reserved};
 use crate::access::Identity;
 use crate::directory::TenantSettings;
 
@@ -22,6 +23,8 @@ const TENANTS_COUNT_MAX: usize = 65_536;
 const FORGET_MS: i64 = 250;
 /// When to come back while nothing of what waits is being done.
 const WAIT_S_DEFAULT: u32 = 30;
+/// When to come back while only those who are on their way take up the room.
+const WAIT_S_SHORT: u32 = 1;
 const WAIT_S_MAX: u32 = 86_400;
 /// What rounding may take from a bucket.
 const ROUNDING: f64 = 1e-6;
@@ -37,8 +40,6 @@ struct Account {
     /// What it was last measured by; nought without a limit.
     rate: f64,
     burst: f64,
-    /// Jobs admitted and not yet stored.
-    pending: u64,
     /// Jobs that waited when this was last looked at, and those admitted since.
     watched: Option<Watched>,
     /// Calls that were refused.
@@ -80,9 +81,9 @@ impl Accounts {
 
 /// Jobs that may be stored. They count as waiting until this is dropped, by when the store knows them.
 pub(super) struct Admitted {
-    app: Option<Arc<App>>,
+    app: Arc<App>,
     tenant: Tenant,
-    count: u64,
+    _reserved: Option<Reserved>,
     _storing: Storing,
 }
 
@@ -110,12 +111,11 @@ impl Asked {
     }
 }
 
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        if let Some(app) = &self.app
-            && let Some(account) = app.admission.lock().by_tenant.get_mut(&self.tenant)
-        {
-            account.pending = account.pending.saturating_sub(self.count);
+impl Admitted {
+    /// So many were there already, or could not be: what they were charged is given back.
+    pub(super) fn give_back(&self, jobs_count: usize) {
+        if jobs_count > 0 {
+            self.app.admission.give_back(&self.tenant, u64::try_from(jobs_count).unwrap_or(u64::MAX));
         }
     }
 }
@@ -148,33 +148,39 @@ async fn admit_stored(
 ) -> Result<Admitted, Problem> {
     let count = u64::try_from(jobs_count).unwrap_or(u64::MAX);
     let settings = app.access.directory().tenant(tenant).settings;
-    let mut admitted = Admitted { app: None, tenant: tenant.clone(), count, _storing: storing };
-    if settings.submit_per_s.is_none() && settings.waiting_count_max.is_none() {
-        return Ok(admitted);
-    }
-    let waiting = match settings.waiting_count_max {
-        Some(max) => {
-            let counts = app.engine.store().counts(Some(tenant)).await?;
-            Some((counts.of(State::Scheduled) + counts.of(State::Retrying), max))
-        }
-        None => None,
+    let admitted = |reserved| {
+        Ok(Admitted { app: Arc::clone(app), tenant: tenant.clone(), _reserved: reserved, _storing: storing })
     };
+    if settings.submit_per_s.is_none() && settings.waiting_count_max.is_none() {
+        return admitted(None);
+    }
+    let (mut reserved, mut waiting) = (None, None);
+    if let Some(max) = settings.waiting_count_max {
+        if count > max {
+            return Err(never(count, max));
+        }
+        let place = app.waiting.stand(&app.engine, tenant, count);
+        waiting = Some((place.fit(max, count).await?, max));
+        reserved = Some(place);
+    }
     let share = match settings.submit_per_s {
         Some(rate) => app.engine.submit_share(tenant, rate, jobs_count),
         None => 1.0,
     };
     let now_ms = app.engine.clock().monotonic_ms();
     app.admission.take(tenant, &settings, Wanted { count, waiting, share }, now_ms)?;
-    admitted.app = Some(Arc::clone(app));
-    Ok(admitted)
+    if let Some(reserved) = &mut reserved {
+        reserved.take();
+    }
+    admitted(reserved)
 }
 
 /// What a tenant wants, and what of its limits is this server's.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     count: u64,
-    /// How many wait, as the store says, and how many may.
-    waiting: Option<(u64, u64)>,
+    /// How many wait, whether there is room for more, and how many may.
+    waiting: Option<(Fit, u64)>,
     /// Which part of the rate this server gives out; the others of a cluster give out the rest.
     share: f64,
 }
@@ -204,11 +210,10 @@ impl Admission {
         }
         let burst = f64::from(settings.burst().unwrap_or(0)) * share;
         let rate = f64::from(settings.submit_per_s.unwrap_or(0)) * share;
-        let fresh =
-            Account { left: burst, at_ms: now_ms, rate, burst, pending: 0, watched: None, refused: 0 };
+        let fresh = Account { left: burst, at_ms: now_ms, rate, burst, watched: None, refused: 0 };
         let account = accounts.by_tenant.entry(tenant.clone()).or_insert(fresh);
         let checked = match waiting {
-            Some((waiting, max)) => account.check_waiting(waiting, max, count, now_ms),
+            Some((fit, max)) => account.check_waiting(fit, max, count, now_ms),
             None => Ok(()),
         };
         let checked = checked.and_then(|()| match settings.submit_per_s {
@@ -221,11 +226,19 @@ impl Admission {
             account.refused = account.refused.saturating_add(1);
             return checked;
         }
-        account.pending = account.pending.saturating_add(count);
         if let Some(watched) = &mut account.watched {
             watched.admitted = watched.admitted.saturating_add(count);
         }
         Ok(())
+    }
+
+    fn give_back(&self, tenant: &Tenant, count: u64) {
+        let mut accounts = self.lock();
+        let Some(account) = accounts.by_tenant.get_mut(tenant) else { return };
+        account.left = (account.left + as_number(count)).min(account.burst);
+        if let Some(watched) = &mut account.watched {
+            watched.admitted = watched.admitted.saturating_sub(count);
+        }
     }
 }
 
@@ -237,7 +250,7 @@ impl Account {
 
     /// Whether it has all that a new one would have.
     fn is_idle(&self, now_ms: i64) -> bool {
-        self.pending == 0 && self.left_at(now_ms, self.rate) + ROUNDING >= self.burst
+        self.left_at(now_ms, self.rate) + ROUNDING >= self.burst
     }
 
     /// A batch larger than the burst is taken when the burst is whole, and then paid off. The error is when to come back.
@@ -253,33 +266,42 @@ impl Account {
         Err(seconds((needed - self.left) / rate))
     }
 
-    fn check_waiting(&mut self, waiting: u64, max: u64, count: u64, now_ms: i64) -> Result<(), Problem> {
-        let wanted = waiting.saturating_add(self.pending).saturating_add(count);
+    fn check_waiting(&mut self, fit: Fit, max: u64, count: u64, now_ms: i64) -> Result<(), Problem> {
+        let waiting = fit.there;
         let fresh = Watched { at_ms: now_ms, waiting, admitted: 0 };
         let watched = *self.watched.get_or_insert(fresh);
         let watched_ms = now_ms.saturating_sub(watched.at_ms);
         if watched_ms >= WATCHED_MS_MIN {
             self.watched = Some(fresh);
         }
-        if wanted <= max {
+        if fit.room >= count {
             return Ok(());
+        }
+        let over = waiting.saturating_add(count).saturating_sub(max);
+        if over == 0 {
+            let detail = format!(
+                "{waiting} jobs of the tenant wait, {max} may, and others are on their way; try again"
+            );
+            return Err(Problem::new(Code::TooManyWaiting, detail).retry_after(WAIT_S_SHORT));
         }
         let done = (watched.waiting + watched.admitted).saturating_sub(waiting);
         let wait_s = if done > 0 && watched_ms >= WATCHED_MS_MIN {
             let per_s = as_number(done) / (as_number(watched_ms.unsigned_abs()) / 1_000.0);
-            seconds(as_number(wanted - max) / per_s)
+            seconds(as_number(over) / per_s)
         } else {
             WAIT_S_DEFAULT
         };
-        let detail = if count > max {
-            format!(
-                "{count} jobs are more than may ever wait of the tenant, which is {max}; send fewer at once"
-            )
-        } else {
-            format!("{waiting} jobs of the tenant wait, and {max} may; try again when some are done")
-        };
+        let detail =
+            format!("{waiting} jobs of the tenant wait, and {max} may; try again when some are done");
         Err(Problem::new(Code::TooManyWaiting, detail).retry_after(wait_s))
     }
+}
+
+/// More at once than may ever wait: trying again is no use.
+fn never(count: u64, max: u64) -> Problem {
+    let detail =
+        format!("{count} jobs are more than may ever wait of the tenant, which is {max}; send fewer at once");
+    Problem::new(Code::BatchOverLimit, detail)
 }
 
 fn too_fast(settings: &TenantSettings, wait_s: u32) -> Problem {
@@ -403,7 +425,7 @@ mod tests {
     fn a_rate_that_is_set_later_begins_with_its_burst() {
         let (admission, acme) = (Admission::default(), tenant("acme"));
         let capped = TenantSettings { waiting_count_max: Some(10), ..TenantSettings::default() };
-        let one = Wanted { waiting: Some((0, 10)), ..wanted(1) };
+        let one = Wanted { waiting: Some((Fit { there: 0, room: 10 }, 10)), ..wanted(1) };
         assert!(admission.take(&acme, &capped, one, 0).is_ok());
         assert!(admission.take(&acme, &rated(1, 5), wanted(5), 0).is_ok());
         assert!(admission.take(&acme, &rated(1, 5), wanted(1), 0).is_err());
@@ -413,33 +435,37 @@ mod tests {
     fn what_waits_is_capped_and_what_is_on_its_way_counts() {
         let (admission, acme) = (Admission::default(), tenant("acme"));
         let settings = TenantSettings { waiting_count_max: Some(10), ..TenantSettings::default() };
-        let take = |count, waiting, now_ms| {
-            wait_s(admission.take(
-                &acme,
-                &settings,
-                Wanted { waiting: Some((waiting, 10)), ..wanted(count) },
-                now_ms,
-            ))
+        let take = |count, there, ahead, now_ms| {
+            let fit = Fit { there, room: 10_u64.saturating_sub(there + ahead) };
+            let wanted = Wanted { waiting: Some((fit, 10)), ..wanted(count) };
+            wait_s(admission.take(&acme, &settings, wanted, now_ms))
         };
-        assert_eq!(take(6, 0, 0), None);
-        assert_eq!(take(5, 0, 0), Some(WAIT_S_DEFAULT), "six are on their way");
-        admission.lock().by_tenant.get_mut(&acme).unwrap().pending = 0;
-        assert_eq!(take(5, 6, 500), Some(WAIT_S_DEFAULT));
+        assert_eq!(take(6, 0, 0, 0), None);
+        assert_eq!(take(5, 0, 6, 0), Some(WAIT_S_SHORT), "six are on their way");
+        assert_eq!(take(5, 6, 0, 500), Some(WAIT_S_DEFAULT));
         // Six were admitted; two seconds later two of them are done: one a second.
-        assert_eq!(take(9, 4, 2_000), Some(3));
-        assert_eq!(take(6, 4, 5_000), None);
+        assert_eq!(take(9, 4, 0, 2_000), Some(3));
+        assert_eq!(take(6, 4, 0, 5_000), None);
+    }
+
+    #[test]
+    fn what_was_charged_for_nothing_is_given_back() {
+        let (admission, acme, settings) = (Admission::default(), tenant("acme"), rated(1, 3));
+        let take = |count| wait_s(admission.take(&acme, &settings, wanted(count), 0));
+        assert_eq!(take(3), None);
+        assert_eq!(take(1), Some(1));
+        admission.give_back(&acme, 1);
+        assert_eq!((take(1), take(1)), (None, Some(1)));
+        admission.give_back(&acme, 100);
+        assert_eq!((take(3), take(1)), (None, Some(1)), "never more than the burst");
     }
 
     #[test]
     fn only_who_has_its_whole_burst_again_is_forgotten() {
         let (admission, settings) = (Admission::default(), rated(1, 2));
         let take = |name: &str, now_ms| wait_s(admission.take(&tenant(name), &settings, wanted(2), now_ms));
-        let stored = |name: &str| {
-            admission.lock().by_tenant.get_mut(&tenant(name)).unwrap().pending = 0;
-        };
         for n in 0..TENANTS_COUNT_MAX {
             assert_eq!(take(&format!("t{n}"), 0), None);
-            stored(&format!("t{n}"));
         }
         assert_eq!(take("one-more", 0), Some(1), "all have less than their burst");
         assert_eq!(take("t0", 0), Some(2), "nobody got a burst anew");

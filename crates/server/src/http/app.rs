@@ -17,6 +17,7 @@ use super::admission::Admission;
 use super::openapi;
 use super::overload::Overload;
 use super::problem::Problem;
+use super::reservations::{Kept, Reservations};
 use crate::access::Access;
 use crate::engine::Engine;
 use crate::push::{AddressPolicy, check_headers, check_method};
@@ -78,6 +79,10 @@ pub(super) struct App {
     pub(super) limits: HttpLimits,
     pub(super) access: Arc<Access>,
     pub(super) admission: Admission,
+    /// Room for jobs that wait, of tenants that may have only so many.
+    pub(super) waiting: Arc<Reservations>,
+    /// The same for schedules.
+    pub(super) scheduled: Arc<Reservations>,
     pub(super) schemas: CompiledSchemas,
     pub(super) overload: Overload,
     /// One permit for every byte of a body that is held.
@@ -98,6 +103,8 @@ impl App {
             limits: parts.limits,
             access: parts.access,
             admission: Admission::default(),
+            waiting: Reservations::new(Kept::WaitingJobs),
+            scheduled: Reservations::new(Kept::Schedules),
             schemas: CompiledSchemas::default(),
             overload,
             bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),

@@ -6,6 +6,8 @@
 //! | `app` | what all handlers share |
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `admission` | what a tenant may submit: how fast, how much |
+//! | `reservations` | room under a cap, for what is on its way into the store |
+//! | `repeats` | what a limit does not refuse because it was taken in before |
 //! | `registered` | what a job's type says: defaults, submitters, the schema of its payload |
 //! | `scope` | what a caller may do with jobs and schedules that are there |
 //! | `retention` | what a tenant no longer sees |
@@ -52,6 +54,8 @@ mod problem;
 mod queues;
 mod refuse;
 mod registered;
+mod repeats;
+mod reservations;
 mod retention;
 mod routes;
 mod schedules;

@@ -1,5 +1,5 @@
 //! `GET /v1/overview`: what one looks at first, cheaply. The tenant's jobs by state and what of them waits where;
-//! of the server as a whole, how late jobs start and how many come and go. Nothing is looked for in the store: its
+//! how many of them come and go; of the server as a whole, how late jobs start. Nothing is looked for in the store: its
 //! cost does not depend on the number of jobs.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::app::App;
 use super::caller::Caller;
 use super::problem::Problem;
 use crate::engine::LaneView;
-use crate::metrics::{LagCounts, SAMPLE_MS, Sample};
+use crate::metrics::{Doings, LagCounts, SAMPLE_MS, Sample};
 
 /// Over how long lags are looked at.
 const LAG_WINDOW_MS: i64 = 5 * MINUTE_MS;
@@ -44,8 +44,10 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
     } else {
         None
     };
-    let lanes = engine.lanes(caller.tenant, LANES_COUNT_MAX).await;
+    let lanes = engine.lanes(caller.tenant.clone(), LANES_COUNT_MAX).await;
     let now = app.now();
+    // Whoever may act for everybody, and names nobody, looks at the server.
+    let is_of_all = caller.identity.is_admin() && caller.named.is_none();
     let mut samples = vec![at_start(engine.started_at())];
     samples.extend(engine.metrics().recent());
     let latest = engine.metrics().sample(now);
@@ -60,7 +62,12 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
         out.key("lag").object(|out| lag(out, &latest, &before(&samples, now, LAG_WINDOW_MS)));
         out.key("rates").object(|out| {
             out.key("window").text(&format_duration(RATE_WINDOW_MS));
-            rates(out, &latest, &before(&samples, now, RATE_WINDOW_MS));
+            if is_of_all {
+                rates(out, &latest, &before(&samples, now, RATE_WINDOW_MS));
+            } else {
+                let span = (engine.started_at(), now);
+                own_rates(out, engine.metrics().doings(&caller.tenant, span, RATE_WINDOW_MS));
+            }
         });
         out.key("memory").object(|out| {
             let [held, in_flight, leases] = engine.metrics().memory();
@@ -110,16 +117,26 @@ fn millis(out: &mut JsonWriter, ms: Option<f64>) {
 }
 
 fn rates(out: &mut JsonWriter, latest: &Sample, earlier: &Sample) {
-    let ms = latest.at.since_ms(earlier.at).max(1);
-    let mut rate = |name: &str, later: u64, before: u64| {
+    let doings = Doings {
+        submitted: latest.submitted.saturating_sub(earlier.submitted),
+        started: latest.lag.total().saturating_sub(earlier.lag.total()),
+        succeeded: latest.succeeded.saturating_sub(earlier.succeeded),
+        failed: latest.failed.saturating_sub(earlier.failed),
+    };
+    own_rates(out, (doings, latest.at.since_ms(earlier.at).max(1)));
+}
+
+/// So many over so many milliseconds.
+fn own_rates(out: &mut JsonWriter, (doings, ms): (Doings, i64)) {
+    let mut rate = |name: &str, count: u64| {
         #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
-        let per_s = later.saturating_sub(before) as f64 * 1_000.0 / ms as f64;
+        let per_s = count as f64 * 1_000.0 / ms as f64;
         out.key(name).decimal((per_s * 100.0).round() / 100.0);
     };
-    rate("submitted", latest.submitted, earlier.submitted);
-    rate("started", latest.lag.total(), earlier.lag.total());
-    rate("succeeded", latest.succeeded, earlier.succeeded);
-    rate("failed", latest.failed, earlier.failed);
+    rate("submitted", doings.submitted);
+    rate("started", doings.started);
+    rate("succeeded", doings.succeeded);
+    rate("failed", doings.failed);
 }
 
 fn lane(out: &mut JsonWriter, view: &LaneView) {

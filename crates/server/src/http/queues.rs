@@ -50,11 +50,11 @@ pub(super) async fn take(
     let TakeRequest { worker, count_max, wait_ms, lease_ms } =
         whole(|faults| TakeRequest::read(&body.text, faults))?;
     caller.identity.check_queue(&queue)?;
-    caller.identity.check_every_type()?;
     // What is kept of the request is not kept through a long wait.
     drop(body);
+    let kinds = caller.identity.kinds()?;
     let tenants = Tenants::Only(vec![caller.tenant]);
-    let take = Take { tenants, queue, worker, count_max, wait_ms, lease_ms };
+    let take = Take { tenants, queue, kinds, worker, count_max, wait_ms, lease_ms };
     let taken = app.engine.take(take).await;
     if matches!(taken, Err(Error::Closed)) {
         app.check_open()?;

@@ -225,7 +225,7 @@ fn read_name(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<
     Some(Arc::from(text))
 }
 
-fn read_schedule_key(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<str>> {
+pub(super) fn read_schedule_key(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<Arc<str>> {
     let key = read_key(field, at, faults)?;
     let chars = key.chars().count();
     if chars > SCHEDULE_KEY_CHARS_MAX {

@@ -341,7 +341,7 @@ impl Scheduler {
         self.ready.subscribe(Subscriber {
             worker: take.worker,
             queues: Arc::from([take.queue]),
-            interest: Arc::new(Interest::new(take.tenants, Vec::new(), Priority::Low)),
+            interest: Arc::new(Interest::new(take.tenants, take.kinds, Priority::Low)),
             lease_ms: take.lease_ms,
             credits: take.count_max,
             in_flight: 0,

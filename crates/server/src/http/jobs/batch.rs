@@ -22,16 +22,16 @@ use tidewheel_store::{OnConflict, Submission, Submitted};
 use super::placing::Placing;
 use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
-use crate::http::admission::{Asked, admit, admit_each};
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{digest, header_key};
 use crate::http::overload::shed_beside_others;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::repeats::{admit_each_new, admit_new, settle};
 use crate::http::trace::header_trace;
 
 /// Faults told of one item when items are answered for one by one.
@@ -66,22 +66,24 @@ pub(crate) async fn many(
     }
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
+    batch.bind();
     let Batch { mut submissions, mut items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
 
     let admitted = if query.partial {
-        let some = admit_each(&app, &caller.tenant, &submissions).await?;
-        leave_out(&some.shed, &mut submissions, &mut items);
-        some.admitted
+        admit_each_new(&app, &caller.tenant, &submissions).await?.map(|some| {
+            leave_out(&some.shed, &mut submissions, &mut items);
+            some.admitted
+        })
     } else {
-        admit(&app, &caller.tenant, Asked::all(&submissions)).await?
+        admit_new(&app, &caller.tenant, &submissions).await?
     };
     let ids: Vec<JobId> = submissions.iter().map(|submission| submission.job.id).collect();
     let engine = app.engine.clone();
     let on_conflict = if query.partial { OnConflict::KeepOthers } else { OnConflict::KeepNone };
     let submitted = async move {
         let answers = engine.submit(submissions, on_conflict).await;
-        drop(admitted);
+        settle(admitted, answers.as_deref().unwrap_or_default());
         answers
     };
     let answers = to_the_end(submitted).await??;
@@ -107,6 +109,8 @@ struct Batch<'a> {
     trace: Option<Box<TraceContext>>,
     partial: bool,
     submissions: Vec<Submission>,
+    /// Which of them have their keys from the request's.
+    keyed_by_batch: Vec<bool>,
     /// What is wrong with the whole.
     faults: Faults,
     /// For each item, when they are answered for one by one: `None` if it goes to the store.
@@ -132,6 +136,7 @@ impl<'a> Batch<'a> {
             trace: None,
             partial,
             submissions,
+            keyed_by_batch: Vec::new(),
             faults: Faults::default(),
             items,
             count: 0,
@@ -181,8 +186,26 @@ impl<'a> Batch<'a> {
             }
             (None, None) => None,
         };
+        self.keyed_by_batch.push(request.idempotency_key.is_none() && key.is_some());
         let tenant = &self.caller.tenant;
         self.submissions.push(submission(self.app, tenant, request, key, self.now, &self.placing));
+    }
+}
+
+impl Batch<'_> {
+    /// The request's key is for the request as a whole: with a job more or a job less it is another one. Jobs that are
+    /// answered for one by one are each a request of their own.
+    fn bind(&mut self) {
+        if self.partial || self.key.is_none() {
+            return;
+        }
+        let prints = self.submissions.iter().flat_map(|job| job.key.as_ref()).flat_map(|key| key.fingerprint);
+        let whole = digest(&[&prints.collect::<Vec<u8>>()]);
+        for (job, is_keyed_by_batch) in self.submissions.iter_mut().zip(&self.keyed_by_batch) {
+            if let (Some(key), true) = (&mut job.key, is_keyed_by_batch) {
+                key.fingerprint = digest(&[&whole, &key.fingerprint]);
+            }
+        }
     }
 }
 

@@ -81,7 +81,9 @@ pub(crate) async fn amend(
     let request = whole(|faults| AmendRequest::read(&body.text, app.now(), faults))?;
     let command = Command::Amend { run_at: request.run_at, priority: request.priority };
     let key = call.claim(app.now(), &body.text)?;
-    Scope::of(&app, &caller, Act::Change).check_job(id).await?;
+    // Whoever says when it runs has it run.
+    let act = if request.run_at.is_some() { Act::Run } else { Act::Change };
+    Scope::of(&app, &caller, act).check_job(id).await?;
     changed(&app, &caller.tenant, id, command, key).await
 }
 

@@ -9,21 +9,21 @@ use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::flat_request::{Flat, FlatRequest};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{OnConflict, Submitted};
+use tidewheel_store::Submitted;
 
 use super::placing::Placing;
-use super::submit::{check, settings, submission};
-use crate::http::admission::{Asked, admit};
+use super::submit::{check, settings, submission, take_in};
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{choose_key, header_key};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::schedules::check::Checker;
 use crate::http::schedules::create::{creation_claim, make};
+use crate::http::schedules::room::Room;
 use crate::http::trace::header_trace;
 
 /// Takes a job or a schedule in.
@@ -34,7 +34,7 @@ pub(super) async fn submit(
     text: &str,
 ) -> Result<Response, Problem> {
     let now = app.now();
-    let key = header_key(headers)?;
+    let header_key = header_key(headers)?;
     let FlatRequest { tenant, zone, what } =
         whole(|faults| FlatRequest::read(text, now, app.engine.zones(), faults))?;
     let mut faults = Faults::default();
@@ -48,6 +48,11 @@ pub(super) async fn submit(
         None => caller.tenant,
     };
     let tenant = caller.tenant.clone();
+    let body_key = match &what {
+        Flat::Recurring(request) => request.definition.idempotency_key.as_ref(),
+        Flat::Once(request) => request.idempotency_key.as_ref(),
+    };
+    let key = choose_key(body_key, header_key.as_ref(), &mut faults);
     match what {
         Flat::Recurring(mut request) => {
             let claim = creation_claim(key, &request, now);
@@ -55,7 +60,8 @@ pub(super) async fn submit(
             let mut checker = Checker::new(app, &caller, now).with_cron_field("cron_expression");
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
-            let edited = make(app, &tenant, *request, claim).await??;
+            let room = Room::for_one(app, &tenant, claim.as_ref()).await?;
+            let edited = make(app, &tenant, *request, claim, room).await??;
             let next = edited.schedule.next.map(|next| next.fire_at);
             Ok(answered(edited.changed, &edited.schedule.id.to_string(), next, zone.rules()))
         }
@@ -65,23 +71,15 @@ pub(super) async fn submit(
             let settings = settings(app, &caller);
             check(&settings, &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
-            let admitted = admit(app, &tenant, Asked::one(request.priority)).await?;
             let placing = Placing::of(app, &tenant, &settings);
             let submission = submission(app, &tenant, *request, key, now, &placing);
             let (id, run_at) = (submission.job.id, submission.job.status.due_at);
-            let engine = app.engine.clone();
-            let submitted = async move {
-                let answers = engine.submit(vec![submission], OnConflict::KeepOthers).await;
-                drop(admitted);
-                answers
-            };
-            let answers = to_the_end(submitted).await??;
-            match answers.first() {
+            match take_in(app, &tenant, submission).await? {
                 Some(Submitted::New) => Ok(answered(true, &id.to_string(), Some(run_at), zone.rules())),
                 Some(Submitted::Duplicate(first)) => {
                     Ok(answered(false, &first.to_string(), Some(first.run_at()), zone.rules()))
                 }
-                Some(Submitted::Conflict(first)) => Err(conflict(*first)),
+                Some(Submitted::Conflict(first)) => Err(conflict(first)),
                 None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
             }
         }

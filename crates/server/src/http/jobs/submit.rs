@@ -21,7 +21,7 @@ use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 use super::flat;
 use super::placing::Placing;
 use crate::directory::TenantSettings;
-use crate::http::admission::{Asked, admit, objection};
+use crate::http::admission::objection;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
@@ -30,6 +30,7 @@ use crate::http::caller::Caller;
 use crate::http::idempotency::{choose_key, fingerprint, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::repeats::{admit_new, settle};
 use crate::http::retention::Retention;
 use crate::http::trace::header_trace;
 
@@ -60,24 +61,33 @@ pub(crate) async fn one(
         request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
     request.trace = request.trace.or_else(|| header_trace(&headers));
 
-    let admitted = admit(&app, &caller.tenant, Asked::one(request.priority)).await?;
     let placing = Placing::of(&app, &caller.tenant, &settings);
     let submission = submission(&app, &caller.tenant, request, key.clone(), now, &placing);
     let job = submission.job.clone();
-    let engine = app.engine.clone();
-    let submitted = async move {
-        let answers = engine.submit(vec![submission], OnConflict::KeepOthers).await;
-        // Not before: the caller may be gone long before the store has answered.
-        drop(admitted);
-        answers
-    };
-    let answers = to_the_end(submitted).await??;
-    match answers.first() {
+    match take_in(&app, &caller.tenant, submission).await? {
         Some(Submitted::New) => Ok(created(&job)),
-        Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, *id, key.as_deref()).await,
-        Some(Submitted::Conflict(used_for)) => Err(conflict(*used_for)),
+        Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, id, key.as_deref()).await,
+        Some(Submitted::Conflict(used_for)) => Err(conflict(used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
     }
+}
+
+/// Stores one job, if there is room for it; says what became of it.
+pub(super) async fn take_in(
+    app: &Arc<App>,
+    tenant: &Tenant,
+    submission: Submission,
+) -> Result<Option<Submitted>, Problem> {
+    let jobs = vec![submission];
+    let admitted = admit_new(app, tenant, &jobs).await?;
+    let engine = app.engine.clone();
+    let submitted = async move {
+        let answers = engine.submit(jobs, OnConflict::KeepOthers).await;
+        // Not before: the caller may be gone long before the store has answered.
+        settle(admitted, answers.as_deref().unwrap_or_default());
+        answers
+    };
+    Ok(to_the_end(submitted).await??.first().copied())
 }
 
 /// What is set for the caller's tenant.

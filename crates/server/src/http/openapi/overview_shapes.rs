@@ -13,7 +13,7 @@ pub(super) fn answers() -> Value {
             "now": reference("Time"),
             "jobs": {"type": "object", "additionalProperties": {"type": "integer"}, "description": "The tenant's jobs, by state; `ready` ones under the state they are stored in."},
             "lag": described("Lag", "How late the server's attempts started."),
-            "rates": described("Rates", "What the server's jobs did, averaged over the window."),
+            "rates": described("Rates", "What the tenant's jobs did, averaged over the window; all jobs of the server where an admin names no tenant."),
             "memory": open(json!({
                 "held": {"type": "integer", "description": "The server's jobs that are near or due."},
                 "in_flight": {"type": "integer", "description": "Attempts being claimed or delivered."},

@@ -21,7 +21,7 @@ const ROWS: &[Row] = &[
         "header",
         "Idempotency-Key",
         key,
-        "The same key within 24 h makes one job. Of a batch, item number i has the key followed by `:i`, unless it has one of its own.",
+        "The same key within 24 h makes one job. Of a batch, item number i has the key followed by `:i`, unless it has one of its own; another batch under the same key is a conflict, unless its items are answered for one by one.",
     ),
     (
         "CallKey",

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use tidewheel_core::limits::{
     ATTEMPTS_COUNT_MAX, BATCH_COUNT_MAX, CALENDAR_DATES_COUNT_MAX, EXCLUDED_DATES_COUNT_MAX,
-    MISFIRE_CAP_COUNT_DEFAULT, MISFIRE_CAP_COUNT_MAX, PREVIEW_COUNT_DEFAULT, PREVIEW_COUNT_MAX,
-    SCHEDULE_KEY_CHARS_MAX, SCHEDULE_NAME_BYTES_MAX, SCHEDULE_NOTE_BYTES_MAX, TYPE_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, MISFIRE_CAP_COUNT_DEFAULT, MISFIRE_CAP_COUNT_MAX, PREVIEW_COUNT_DEFAULT,
+    PREVIEW_COUNT_MAX, SCHEDULE_KEY_CHARS_MAX, SCHEDULE_NAME_BYTES_MAX, SCHEDULE_NOTE_BYTES_MAX,
+    TYPE_BYTES_MAX,
 };
 use tidewheel_core::schedule::{Overlap, Reason, Roll, State};
 
@@ -112,6 +113,7 @@ pub(super) fn requests() -> Value {
             "allow_overlap": {"type": "boolean", "default": false},
             "misfire_policy": {"type": "string", "enum": ["FIRE_ONCE", "FIRE_IMMEDIATELY", "SKIP", "BACKFILL_ALL"], "default": "FIRE_ONCE", "description": "`fire_latest`, the same, `skip` and `fire_all`."},
             "payload": {},
+            "idempotency_key": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX, "description": "The same as the header `Idempotency-Key`; of a schedule, also what the keys of its occurrences begin with, and then no longer than there."},
         })),
         "AnyNewJob": {"anyOf": [reference("NewJob"), reference("FlatJob")]},
     })

@@ -22,6 +22,7 @@ use crate::http::call_key::{self, CallKey};
 use crate::http::caller::{Caller, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::Problem;
+use crate::http::repeats::is_by_limit;
 use crate::http::scope::{Act, Scope};
 
 /// Jobs stored at once.
@@ -52,7 +53,8 @@ pub(crate) async fn backfill(
         let Some(last_at) = jobs.last().map(|last| last.status.due_at) else { break };
         let asked = Asked { count: jobs.len(), least: schedule.definition.template.priority };
         let admitted = match admit(&app, &caller.tenant, asked).await {
-            Ok(admitted) => admitted,
+            Ok(admitted) => Some(admitted),
+            Err(problem) if is_by_limit(&problem) && are_there(&app, &caller, &jobs).await? => None,
             // What was stored is; the caller is told where to go on.
             Err(_) if before.0 > 0 => {
                 (stretch.count, stretch.next) = before;
@@ -61,8 +63,12 @@ pub(crate) async fn backfill(
             Err(problem) => return Err(problem),
         };
         last_run_at = Some(last_at);
-        stored += store(&app, &caller, id, jobs).await?;
-        drop(admitted);
+        let count = jobs.len();
+        let new = store(&app, &caller, id, jobs).await?;
+        if let Some(admitted) = admitted {
+            admitted.give_back(count - new.min(count));
+        }
+        stored += new;
     }
     let mut out = JsonWriter::with_capacity(256);
     out.object(|out| {
@@ -72,6 +78,12 @@ pub(crate) async fn backfill(
         out.key("next_from").time(stretch.next);
     });
     Ok(answer::json(StatusCode::OK, out))
+}
+
+/// Whether all of these were made before: asked for again, they are not made again.
+async fn are_there(app: &App, caller: &Caller, jobs: &[Job]) -> Result<bool, Problem> {
+    let ids = jobs.iter().map(|job| job.id).collect();
+    Ok(app.engine.store().get(&caller.tenant, ids).await?.iter().all(Option::is_some))
 }
 
 async fn store(app: &App, caller: &Caller, id: ScheduleId, jobs: Vec<Job>) -> Result<usize, Problem> {

@@ -17,13 +17,14 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
-use super::create::{creation, creation_claim, reader};
+use super::create::{creation, creation_claim, fingerprint, reader};
+use super::room::Room;
 use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::{Intake, is_lines};
 use crate::http::caller::Caller;
-use crate::http::idempotency::header_key;
+use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 
@@ -66,8 +67,10 @@ pub(crate) async fn many(
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/schedules" } else { "" };
     batch.check().await?;
-    let Batch { items, faults, .. } = batch;
-    refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
+    batch.whole().map_err(|problem| problem.under(prefix))?;
+    let room = batch.take_room().await?;
+    batch.whole().map_err(|problem| problem.under(prefix))?;
+    let items = batch.items;
 
     let mut orders = Vec::with_capacity(items.len());
     let mut problems = Vec::with_capacity(items.len());
@@ -81,7 +84,12 @@ pub(crate) async fn many(
         }
     }
     let engine = app.engine.clone();
-    let answers = to_the_end(async move { make(&engine, orders, query.partial).await }).await??;
+    let made = async move {
+        let answers = make(&engine, orders, query.partial).await;
+        drop(room);
+        answers
+    };
+    let answers = to_the_end(made).await??;
     drop(intake);
     if !query.partial {
         refuse_refused(&answers).map_err(|problem| problem.under(prefix))?;
@@ -183,6 +191,7 @@ impl<'a> Batch<'a> {
     async fn check(&mut self) -> Result<(), Problem> {
         let mut checker = Checker::new(self.app, self.caller, self.now);
         let registered = Registered::of(self.app, self.caller);
+        let whole = self.whole_print();
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
             let (mut request, key) = match request {
                 Ok(request) => request,
@@ -191,7 +200,12 @@ impl<'a> Batch<'a> {
                     continue;
                 }
             };
-            let claim = creation_claim(key, &request, self.now);
+            let mut claim = creation_claim(key, &request, self.now);
+            if let (Some(claim), Some(whole), None) =
+                (&mut claim, &whole, &request.definition.idempotency_key)
+            {
+                claim.fingerprint = digest(&[whole, &claim.fingerprint]);
+            }
             registered.fill_schedule(&mut request);
             let place = At::ROOT.item(index);
             let mut faults = Faults::default();
@@ -207,6 +221,41 @@ impl<'a> Batch<'a> {
             });
         }
         Ok(())
+    }
+}
+
+impl Batch<'_> {
+    /// The request's key is for the request as a whole: with a schedule more or a schedule less it is another one. Schedules
+    /// that are answered for one by one are each a request of their own.
+    fn whole_print(&self) -> Option<[u8; 16]> {
+        if self.partial || self.key.is_none() {
+            return None;
+        }
+        let prints = self.requests.iter().flatten().flat_map(|(request, _)| fingerprint(request));
+        Some(digest(&[&prints.collect::<Vec<u8>>()]))
+    }
+
+    /// Refuses the whole if something is wrong with it.
+    fn whole(&mut self) -> Result<(), Problem> {
+        refuse_faults(std::mem::take(&mut self.faults))
+    }
+
+    /// Takes room for those that are not refused yet, and refuses those for which there is none.
+    async fn take_room(&mut self) -> Result<Room, Problem> {
+        let going =
+            self.items.iter().enumerate().filter_map(|(index, item)| Some((index, item.as_ref().ok()?)));
+        let (places, claims): (Vec<_>, Vec<_>) =
+            going.map(|(index, order)| (index, order.key.as_ref())).unzip();
+        let room = Room::take(self.app, &self.caller.tenant, &claims).await?;
+        for (going, detail) in room.refused() {
+            let Some(index) = places.get(*going).copied() else { continue };
+            if !self.partial {
+                self.faults.add(Code::LimitReached, &At::ROOT.item(index), detail.clone());
+            } else if let Some(item) = self.items.get_mut(index) {
+                *item = Err(Problem::new(Code::LimitReached, detail.clone()));
+            }
+        }
+        Ok(room)
     }
 }
 

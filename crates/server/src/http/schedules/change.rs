@@ -11,12 +11,13 @@ use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::Priority;
-use tidewheel_core::schedule::{Schedule, ScheduleId, check_name};
+use tidewheel_core::schedule::{Schedule, ScheduleId, State as ScheduleState, check_name};
 use tidewheel_store::{Edited, IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
 use super::create::{give, make, reader, shown};
 use super::read::find;
+use super::room::Room;
 use super::version::{Wanted, only_new, stale};
 use crate::http::admission::{Asked, admit};
 use crate::http::answer;
@@ -27,6 +28,7 @@ use crate::http::caller::{Caller, NamePath, SchedulePath};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::repeats::{is_by_limit, is_taken};
 use crate::http::scope::{Act, Scope};
 
 /// How often a change is worked out anew because another came in between.
@@ -94,7 +96,8 @@ pub(crate) async fn put(
             let mut checker = Checker::new(&app, &caller, now);
             checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
-            match make(&app, &caller.tenant, request, claim.clone()).await? {
+            let room = Room::for_one(&app, &caller.tenant, claim.as_ref()).await?;
+            match make(&app, &caller.tenant, request, claim.clone(), room).await? {
                 Err(ScheduleRefusal::NameTaken(_)) => continue,
                 edited => return Ok(created(&edited?.schedule)),
             }
@@ -167,9 +170,18 @@ pub(crate) async fn trigger(
 ) -> Result<Response, Problem> {
     let key = bare_key(&app, &call, &body)?;
     // One more job, as if it were submitted; how urgent it is, is not worth a look.
-    let admitted = admit(&app, &caller.tenant, Asked::one(Priority::Normal)).await?;
-    let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Trigger, key)).await??;
-    drop(admitted);
+    let admitted = match admit(&app, &caller.tenant, Asked::one(Priority::Normal)).await {
+        Ok(admitted) => Some(admitted),
+        Err(problem) if is_by_limit(&problem) && is_taken(&app, &caller.tenant, key.as_ref()).await? => None,
+        Err(problem) => return Err(problem),
+    };
+    let edited = order(&app, &caller, id, &headers, (ScheduleCommand::Trigger, key)).await;
+    if let Some(admitted) = admitted
+        && !matches!(&edited, Ok(Ok(edited)) if edited.repeats.is_none())
+    {
+        admitted.give_back(1);
+    }
+    let edited = edited??;
     let Some(job) = edited.jobs.last() else {
         return Err(Problem::new(Code::Internal, "the schedule was triggered, but made no job"));
     };
@@ -190,11 +202,22 @@ async fn check(
     request: &ScheduleRequest,
     current: &Schedule,
 ) -> Result<(), Problem> {
-    Scope::of(app, caller, Act::Change).check_template(&current.definition.template)?;
+    Scope::of(app, caller, act_of(request, current)).check_template(&current.definition.template)?;
     let mut faults = Faults::default();
     let mut checker = Checker::new(app, caller, app.now());
     checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
     refuse_faults(faults)
+}
+
+/// Whoever changes when a schedule fires, or has it go on, has its jobs run.
+fn act_of(request: &ScheduleRequest, current: &Schedule) -> Act {
+    let (new, old) = (&request.definition, &current.definition);
+    let fires_alike = new.rule == old.rule
+        && new.window_ms == old.window_ms
+        && new.misfire == old.misfire
+        && new.overlap == old.overlap;
+    let goes_on = request.paused == Some(false) && current.state == ScheduleState::Paused;
+    if fires_alike && !goes_on { Act::Change } else { Act::Run }
 }
 
 /// The key of a call that needs no body.
@@ -251,7 +274,8 @@ async fn order(
     (command, key): (ScheduleCommand, Option<IdempotencyClaim>),
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
     app.check_open()?;
-    let act = if matches!(command, ScheduleCommand::Trigger) { Act::Run } else { Act::Change };
+    let runs = matches!(command, ScheduleCommand::Trigger | ScheduleCommand::Resume);
+    let act = if runs { Act::Run } else { Act::Change };
     Scope::of(app, caller, act).check_schedule(id).await?;
     let wanted = Wanted::of(headers);
     let mut if_version = None;

@@ -21,8 +21,6 @@ const RULE_FIELDS: &[&str] =
 pub(crate) struct Checker<'a> {
     app: &'a App,
     caller: &'a Caller,
-    /// Schedules that are to be made by the same request.
-    new_count: u64,
     now: Timestamp,
     calendars: BTreeMap<Arc<str>, Option<Arc<Dates>>>,
     /// What the field of a cron expression is called.
@@ -31,7 +29,7 @@ pub(crate) struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(app: &'a App, caller: &'a Caller, now: Timestamp) -> Self {
-        Self { app, caller, new_count: 0, now, calendars: BTreeMap::new(), cron_field: "cron_expr" }
+        Self { app, caller, now, calendars: BTreeMap::new(), cron_field: "cron_expr" }
     }
 
     /// For requests in which the cron expression's field has this name.
@@ -69,7 +67,7 @@ impl<'a> Checker<'a> {
         faults: &mut Faults,
     ) -> Result<(), Problem> {
         let calendar = self.calendar(&definition.rule, at, faults).await?;
-        self.check_limits(definition, current, at, faults).await?;
+        self.check_limits(definition, current, at, faults);
         let interval_ms_min = self.app.min_interval_ms(&self.caller.tenant);
         let keeps_rule = current.is_some_and(|current| current.rule == definition.rule);
         for fault in schedule::check(definition, calendar.as_deref(), interval_ms_min, self.now) {
@@ -88,15 +86,14 @@ impl<'a> Checker<'a> {
     }
 
     /// Notes what the caller's key and the tenant's limits have against it.
-    async fn check_limits(
-        &mut self,
+    fn check_limits(
+        &self,
         definition: &Definition,
         current: Option<&Definition>,
         at: &At<'_>,
         faults: &mut Faults,
-    ) -> Result<(), Problem> {
-        let tenant = &self.caller.tenant;
-        let settings = self.app.access.directory().tenant(tenant).settings;
+    ) {
+        let settings = self.app.access.directory().tenant(&self.caller.tenant).settings;
         let Template { kind, destination, payload, .. } = &definition.template;
         let against = objection(&self.caller.identity, &settings, kind, destination, payload.len());
         let keeps_template = current.is_some_and(|current| current.template == definition.template);
@@ -105,14 +102,5 @@ impl<'a> Checker<'a> {
         } else if !keeps_template {
             Registered::of(self.app, self.caller).check(kind, payload, at, faults);
         }
-        if let (Some(max), None) = (settings.schedules_count_max, current) {
-            self.new_count += 1;
-            let count = self.app.engine.store().count_schedules(tenant).await?;
-            if count + self.new_count > max {
-                let detail = format!("the tenant has {count} schedules, and may have {max}");
-                faults.add(Code::LimitReached, at, detail);
-            }
-        }
-        Ok(())
     }
 }

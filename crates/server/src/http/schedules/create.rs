@@ -17,6 +17,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Edited, IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
+use super::room::Room;
 use super::version::tagged;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
@@ -53,7 +54,8 @@ pub(crate) async fn one(
     refuse_faults(faults)?;
     let request =
         request.ok_or_else(|| Problem::new(Code::Internal, "a schedule was refused without a reason"))?;
-    let edited = make(&app, &caller.tenant, request, claim).await??;
+    let room = Room::for_one(&app, &caller.tenant, claim.as_ref()).await?;
+    let edited = make(&app, &caller.tenant, request, claim, room).await??;
     Ok(made(&edited))
 }
 
@@ -92,8 +94,9 @@ pub(crate) async fn make(
     tenant: &Tenant,
     request: ScheduleRequest,
     key: Option<IdempotencyClaim>,
+    room: Room,
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
-    give(app, creation(app, tenant, request, key)).await
+    keeping(room, app, creation(app, tenant, request, key)).await
 }
 
 /// Gives one order.
@@ -101,14 +104,28 @@ pub(super) async fn give(
     app: &App,
     order: ScheduleOrder,
 ) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
+    keeping((), app, order).await
+}
+
+/// Gives one order, and keeps something until the store has answered: the caller may be gone long before.
+pub(super) async fn keeping<T: Send + 'static>(
+    kept: T,
+    app: &App,
+    order: ScheduleOrder,
+) -> Result<Result<Edited, ScheduleRefusal>, Problem> {
     let engine = app.engine.clone();
-    let results = to_the_end(async move { engine.edit_schedules(vec![order]).await }).await??;
+    let edited = async move {
+        let results = engine.edit_schedules(vec![order]).await;
+        drop(kept);
+        results
+    };
+    let results = to_the_end(edited).await??;
     let no_answer = || Problem::new(Code::Internal, "the store did not answer for the schedule");
     results.into_iter().next().ok_or_else(no_answer)
 }
 
 /// A digest of what was asked for, to tell a repeat from another request under the same key.
-fn fingerprint(request: &ScheduleRequest) -> [u8; 16] {
+pub(super) fn fingerprint(request: &ScheduleRequest) -> [u8; 16] {
     let mut out = JsonWriter::with_capacity(SCHEDULE_BYTES);
     out.object(|out| {
         schedule_write::definition(out, request.name.as_ref(), &request.definition);

@@ -8,4 +8,5 @@ pub(super) mod create;
 pub(super) mod firings;
 pub(super) mod preview;
 pub(super) mod read;
+pub(super) mod room;
 pub(crate) mod version;

@@ -1,0 +1,90 @@
+//! Under which names a server answers that asks for no keys. It listens on this machine only, but a page of any site can have
+//! its own name stand for this machine, and then a browser takes the two for one. So it answers to names that nobody else
+//! can have.
+
+use std::net::IpAddr;
+
+use http::header::HOST;
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
+use tidewheel_api::wire::fault::Code;
+
+use crate::http::Problem;
+
+/// Refuses a request that asks for a host by a name that is not this machine's. What is no browser may name none.
+pub(super) fn refuse_other_hosts(own: IpAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_own = |authority: &Authority| is_this_machine(authority.host(), own);
+    let in_headers = headers
+        .get_all(HOST)
+        .iter()
+        .all(|value| value.to_str().ok().and_then(|text| text.parse().ok()).as_ref().is_some_and(is_own));
+    // HTTP/2 and gRPC have it here.
+    if in_headers && uri.authority().is_none_or(is_own) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the server asks for no keys and so answers only as localhost, a loopback address or {own}, not to the host \
+         this request names; have it ask for keys (--admin-key-file) to give it other names"
+    );
+    Err(Problem::new(Code::CrossSite, detail))
+}
+
+fn is_this_machine(host: &str, own: IpAddr) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback() || address.to_canonical() == own.to_canonical();
+    }
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn is_taken(uri: &'static str, hosts: &[&'static str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, HeaderValue::from_static(host));
+        }
+        refuse_other_hosts(IpAddr::from([127, 0, 0, 1]), &Uri::from_static(uri), &headers).is_ok()
+    }
+
+    #[test]
+    fn only_names_that_nobody_else_can_have_are_answered_to() {
+        for host in [
+            "localhost",
+            "LocalHost:7400",
+            "localhost.",
+            "a.localhost:1",
+            "127.0.0.1:7400",
+            "127.9.9.9",
+            "[::1]:7400",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert!(is_taken("/v1/jobs", &[host]), "{host}");
+        }
+        for host in [
+            "evil.example:7400",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "evillocalhost",
+            "10.0.0.1",
+            "0.0.0.0",
+            "[::]",
+            "",
+            "localhost@evil.example:",
+            "http://localhost",
+        ] {
+            assert!(!is_taken("/v1/jobs", &[host]), "{host}");
+        }
+        assert!(is_taken("/v1/jobs", &[]), "no browser");
+        assert!(!is_taken("/v1/jobs", &["localhost", "evil.example"]));
+        assert!(
+            is_taken("http://localhost:7400/v1/jobs", &[]) && !is_taken("http://evil.example/v1/jobs", &[])
+        );
+        assert!(!is_taken("http://evil.example/v1/jobs", &["localhost"]));
+    }
+}
