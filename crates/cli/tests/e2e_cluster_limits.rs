@@ -139,3 +139,24 @@ fn caps_hold_for_all_nodes_together_and_over_the_death_of_one() {
         assert!(take(&first, tenant, "300ms").is_empty(), "{tenant}");
     }
 }
+
+#[test]
+fn many_callers_at_once_exceed_a_cap_by_a_tenth_at_most() {
+    const WAITING: usize = 20;
+    let cluster = Cluster::start();
+    cluster.set("acme", &json!({"limits": {"waiting": WAITING}}));
+    let addresses = [cluster.nodes[0].address, cluster.nodes[1].address];
+    let taken: usize = std::thread::scope(|scope| {
+        let callers = (0..32).map(|n| {
+            scope.spawn(move || {
+                let later = json!({"type": "t", "delay": "1h"});
+                let submit = || call(addresses[n % 2], "acme", "POST", "/v1/jobs", &later).status;
+                (0..5).filter(|_| submit() == 201).count()
+            })
+        });
+        let threads: Vec<_> = callers.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    println!("{taken} of {WAITING}");
+    assert!((WAITING..=WAITING + WAITING / 10).contains(&taken), "{taken} wait, {WAITING} may");
+}
