@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::names::Tenant;
-use tidewheel_server::engine::Take;
+use tidewheel_server::engine::{Take, Tenants};
 
 use crate::conduct::Conduct;
 use crate::history::Event;
@@ -16,7 +16,7 @@ pub async fn run(world: Arc<World>, tenant: Tenant, queue: Arc<str>) {
     let dice = Arc::new(world.dice.fork());
     loop {
         let take = Take {
-            tenant: tenant.clone(),
+            tenants: Tenants::Only(vec![tenant.clone()]),
             queue: Arc::clone(&queue),
             worker: Arc::from("worker"),
             count_max: dice.count(1, 5),
