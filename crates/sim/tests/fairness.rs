@@ -13,7 +13,7 @@ use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Allotment, Config, Deliver, Engine, Parts, Report, Reports, Take};
+use tidewheel_server::engine::{Allotment, Config, Deliver, Engine, Parts, Report, Reports, Take, Tenants};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
@@ -133,7 +133,7 @@ impl Bench {
         let mut taken = Vec::new();
         loop {
             let take = Take {
-                tenant: tenant.clone(),
+                tenants: Tenants::Only(vec![tenant.clone()]),
                 queue: Arc::from(queue),
                 kinds: Vec::new(),
                 worker: Arc::from("w"),

@@ -84,11 +84,11 @@ pub enum Incomplete {
 
 /// The ends of a chain in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown(Option<Span>);
+pub struct Shown(Option<Box<Span>>);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match self.0.as_deref() {
             Some(Span { first, last, .. }) => {
                 write!(f, "records {} ({}) to {} ({})", first.seq, first.hash, last.seq, last.hash)
             }
@@ -135,7 +135,7 @@ impl Tally {
         for chain in chains {
             let (should, has) = (stated.get(&chain).copied(), self.chains.get(&chain));
             if should != has {
-                let shown = |span: Option<&Span>| Shown(span.cloned());
+                let shown = |span: Option<&Span>| Shown(span.cloned().map(Box::new));
                 return Err(Incomplete::Differs { chain, should: shown(should), has: shown(has) });
             }
         }
