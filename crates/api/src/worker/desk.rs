@@ -4,10 +4,11 @@
 //! Outcomes are gathered while earlier ones are being answered, so batches grow with the load and an idle worker reports
 //! at once. Credits go out in lots, for the same reason.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_HEARTBEAT_MS};
 use tokio::time::Instant;
 
@@ -82,7 +83,7 @@ pub(super) struct Room {
 /// What lies on the desk.
 pub(super) struct Desk {
     room: Room,
-    held: BTreeMap<String, Held>,
+    held: FxHashMap<String, Held>,
     /// In the order they came; what is no longer waiting is passed over.
     queue: VecDeque<Arc<Attempt>>,
     waiting: usize,
@@ -106,7 +107,7 @@ impl Desk {
     pub(super) fn new(room: Room, now: Instant) -> Self {
         Self {
             room,
-            held: BTreeMap::new(),
+            held: FxHashMap::default(),
             queue: VecDeque::new(),
             waiting: 0,
             running: 0,
@@ -142,6 +143,7 @@ impl Desk {
         self.batches = 0;
         self.beats_unanswered = false;
         self.due.clear();
+        #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
         for held in self.held.values_mut() {
             held.beat_at = None;
             held.told_started = false;
@@ -356,6 +358,7 @@ impl Desk {
 
     /// Asks everything that runs to stop.
     pub(super) fn stop_all(&self) {
+        #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
         for held in self.held.values() {
             held.attempt.stop(Stop::Shutdown);
         }
@@ -426,6 +429,7 @@ impl Desk {
         let mut started = Vec::new();
         let mut beats = Vec::new();
         let silent = now.saturating_duration_since(self.beat_at) >= self.beat_every();
+        #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
         for held in self.held.values_mut() {
             if matches!(held.phase, Phase::Running)
                 && !held.told_started

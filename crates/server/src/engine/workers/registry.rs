@@ -1,7 +1,7 @@
 //! Sessions of connected workers and the jobs they hold. Owned by the scheduler; nothing here walks over all sessions.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -70,13 +70,20 @@ impl Session {
     }
 }
 
+/// Jobs of a queue that are remembered as unstarted although they may have started, beside as many as are held.
+const UNSTARTED_SPARE_COUNT: usize = 64;
+
+/// Whether a job still lies unstarted since then.
+fn is_unstarted(held: &FxHashMap<JobId, Holding>, (since_ms, job): (i64, JobId)) -> bool {
+    held.get(&job).is_some_and(|holding| holding.unstarted_since_ms == Some(since_ms))
+}
+
 /// A job in a worker's hands.
 #[derive(Debug, Clone)]
 pub(in crate::engine) struct Holding {
     pub(in crate::engine) session: SessionId,
     pub(in crate::engine) token: Token,
     pub(in crate::engine) tenant: Tenant,
-    queue: Arc<str>,
     kind: Arc<str>,
     priority: Priority,
     /// Since when it lies there unstarted; none once it started or was asked back.
@@ -101,8 +108,9 @@ pub(in crate::engine) struct Workers {
     by_secret: FxHashMap<u128, SessionId>,
     by_subscriber: FxHashMap<SubscriberId, SessionId>,
     held: FxHashMap<JobId, Holding>,
-    /// Jobs that lie unstarted, by queue, the longest first.
-    unstarted: BTreeMap<Arc<str>, BTreeSet<(i64, JobId)>>,
+    /// Jobs that were handed over unstarted, by queue, the longest first. Nearly all start at once: what has is passed over
+    /// when it is met, instead of being looked for.
+    unstarted: BTreeMap<Arc<str>, VecDeque<(i64, JobId)>>,
     /// When to look at which session; may be early.
     wakes: BinaryHeap<Reverse<(i64, SessionId)>>,
     last: SessionId,
@@ -254,19 +262,36 @@ impl Workers {
         self.release(&job.id);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.jobs.insert(job.id);
-        if let Some(since_ms) = unstarted_since_ms {
-            self.unstarted.entry(Arc::clone(queue)).or_default().insert((since_ms, job.id));
-        }
         let holding = Holding {
             session: id,
             token: job.status.token,
             tenant: job.tenant.clone(),
-            queue: Arc::clone(queue),
             kind: Arc::clone(&job.spec.kind),
             priority: job.spec.priority,
             unstarted_since_ms,
         };
         self.held.insert(job.id, holding);
+        if let Some(since_ms) = unstarted_since_ms {
+            self.note_unstarted(queue, since_ms, job.id);
+        }
+    }
+
+    fn note_unstarted(&mut self, queue: &Arc<str>, since_ms: i64, job: JobId) {
+        let held = &self.held;
+        let waiting = match self.unstarted.get_mut(queue) {
+            Some(waiting) => waiting,
+            None => self.unstarted.entry(Arc::clone(queue)).or_default(),
+        };
+        // Two for one, so that it shrinks; where something lies long before others that started, all are looked through.
+        for _ in 0..2 {
+            if waiting.front().is_some_and(|entry| !is_unstarted(held, *entry)) {
+                waiting.pop_front();
+            }
+        }
+        if waiting.len() > UNSTARTED_SPARE_COUNT + 2 * held.len() {
+            waiting.retain(|entry| is_unstarted(held, *entry));
+        }
+        waiting.push_back((since_ms, job));
     }
 
     /// A job is in nobody's hands any more; returns in whose it was.
@@ -283,19 +308,13 @@ impl Workers {
     }
 
     fn let_go(&mut self, job: &JobId) -> Option<Holding> {
-        self.no_longer_unstarted(job);
         self.held.remove(job)
     }
 
     /// A job started, or was asked back.
     pub(in crate::engine) fn no_longer_unstarted(&mut self, job: &JobId) {
-        let Some(holding) = self.held.get_mut(job) else { return };
-        let Some(since_ms) = holding.unstarted_since_ms.take() else { return };
-        if let Some(waiting) = self.unstarted.get_mut(&holding.queue) {
-            waiting.remove(&(since_ms, *job));
-            if waiting.is_empty() {
-                self.unstarted.remove(&holding.queue);
-            }
+        if let Some(holding) = self.held.get_mut(job) {
+            holding.unstarted_since_ms = None;
         }
     }
 
@@ -306,7 +325,14 @@ impl Workers {
     }
 
     /// Queues with jobs that lie unstarted.
-    pub(in crate::engine) fn queues_unstarted(&self) -> Vec<Arc<str>> {
+    pub(in crate::engine) fn queues_unstarted(&mut self) -> Vec<Arc<str>> {
+        let held = &self.held;
+        self.unstarted.retain(|_, waiting| {
+            while waiting.front().is_some_and(|entry| !is_unstarted(held, *entry)) {
+                waiting.pop_front();
+            }
+            !waiting.is_empty()
+        });
         self.unstarted.keys().cloned().collect()
     }
 
@@ -320,6 +346,7 @@ impl Workers {
         let waiting = self.unstarted.get(queue).into_iter().flatten();
         waiting
             .take_while(|(since_ms, _)| *since_ms <= before_ms)
+            .filter(|entry| is_unstarted(&self.held, **entry))
             .take(count_max)
             .filter_map(|(_, id)| {
                 let holding = self.held.get(id)?;
