@@ -227,7 +227,9 @@ fn a_server_without_keys_answers_to_no_name_of_another_site() {
         stream.read_to_end(&mut raw).unwrap();
         parse(&raw).unwrap()
     };
-    for host in [format!("evil.example:{port}"), "evil.example".to_owned(), "0.0.0.0".to_owned()] {
+    for host in
+        [format!("evil.example:{port}"), "evil.example".to_owned(), "127.0.0.1.evil.example".to_owned()]
+    {
         for (method, path) in
             [("POST", "/v1/jobs"), ("GET", "/v1/keys"), ("GET", "/api/v1/jobs"), ("GET", "/metrics")]
         {

@@ -213,7 +213,7 @@ async fn access(
         Access::with_keys(directory, Arc::clone(clock), config.admin_key.as_deref())
     } else {
         // It listens on this machine only; a page of another site must not get here by a name of its own.
-        Access::without_keys(directory, Arc::clone(clock)).only_here(config.listen.ip())
+        Access::without_keys(directory, Arc::clone(clock)).only_here()
     };
     let access = access.auditing_calls(config.audit == AuditScope::All);
     Ok(Arc::new(match config.oidc.clone() {

@@ -11,7 +11,7 @@ use http::header::COOKIE;
 use http::{HeaderValue, StatusCode};
 use tonic::Status;
 
-use super::host::refuse_other_hosts;
+use super::host::refuse_names_of_sites;
 use super::origin::refuse_other_origins;
 use super::{Access, Need, Peer, need_of};
 use crate::audit::{self, Trail, trail_of};
@@ -82,8 +82,8 @@ async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> R
 async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
     refuse_other_origins(request.method(), request.uri(), request.headers())?;
     if guard.need != Need::Nothing {
-        if let Some(own) = access.own_address() {
-            refuse_other_hosts(own, request.uri(), request.headers())?;
+        if access.is_only_here() {
+            refuse_names_of_sites(request.uri(), request.headers())?;
         }
         if let Some(issuer) = access.issuer_to_ask(request.headers()) {
             issuer.look().await;

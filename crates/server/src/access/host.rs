@@ -1,6 +1,6 @@
 //! Under which names a server answers that asks for no keys. It listens on this machine only, but a page of any site can have
-//! its own name stand for this machine, and then a browser takes the two for one. So it answers to names that nobody else
-//! can have.
+//! its own name stand for this machine, and then a browser takes the two for one. So it answers to names that no site can
+//! have: addresses, and names without a dot or under `localhost`.
 
 use std::net::IpAddr;
 
@@ -11,31 +11,26 @@ use tidewheel_api::wire::fault::Code;
 
 use crate::http::Problem;
 
-/// Refuses a request that asks for a host by a name that is not this machine's. What is no browser may name none.
-pub(super) fn refuse_other_hosts(own: IpAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let is_own = |authority: &Authority| is_this_machine(authority.host(), own);
-    let in_headers = headers
-        .get_all(HOST)
-        .iter()
-        .all(|value| value.to_str().ok().and_then(|text| text.parse().ok()).as_ref().is_some_and(is_own));
+/// Refuses a request that asks for a host by a name that a site may have. What is no browser may name none.
+pub(super) fn refuse_names_of_sites(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_no_site = |authority: &Authority| !may_be_a_site(authority.host());
+    let in_headers = headers.get_all(HOST).iter().all(|value| {
+        value.is_empty()
+            || value.to_str().ok().and_then(|text| text.parse().ok()).as_ref().is_some_and(is_no_site)
+    });
     // HTTP/2 and gRPC have it here.
-    if in_headers && uri.authority().is_none_or(is_own) {
+    if in_headers && uri.authority().is_none_or(is_no_site) {
         return Ok(());
     }
-    let detail = format!(
-        "the server asks for no keys and so answers only as localhost, a loopback address or {own}, not to the host \
-         this request names; have it ask for keys (--admin-key-file) to give it other names"
-    );
+    let detail = "the server asks for no keys and so answers only as localhost or to an address, not to the host this \
+                  request names; have it ask for keys (--admin-key-file) to give it other names";
     Err(Problem::new(Code::CrossSite, detail))
 }
 
-fn is_this_machine(host: &str, own: IpAddr) -> bool {
+fn may_be_a_site(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return address.to_canonical().is_loopback() || address.to_canonical() == own.to_canonical();
-    }
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost")
+    bare.parse::<IpAddr>().is_err() && name.contains('.') && !name.ends_with(".localhost")
 }
 
 #[cfg(test)]
@@ -49,11 +44,11 @@ mod tests {
         for host in hosts {
             headers.append(HOST, HeaderValue::from_static(host));
         }
-        refuse_other_hosts(IpAddr::from([127, 0, 0, 1]), &Uri::from_static(uri), &headers).is_ok()
+        refuse_names_of_sites(&Uri::from_static(uri), &headers).is_ok()
     }
 
     #[test]
-    fn only_names_that_nobody_else_can_have_are_answered_to() {
+    fn only_names_that_no_site_can_have_are_answered_to() {
         for host in [
             "localhost",
             "LocalHost:7400",
@@ -63,6 +58,9 @@ mod tests {
             "127.9.9.9",
             "[::1]:7400",
             "[::ffff:127.0.0.1]",
+            "10.0.0.1",
+            "tidewheel",
+            "",
         ] {
             assert!(is_taken("/v1/jobs", &[host]), "{host}");
         }
@@ -70,11 +68,8 @@ mod tests {
             "evil.example:7400",
             "127.0.0.1.evil.example",
             "localhost.evil.example",
-            "evillocalhost",
-            "10.0.0.1",
-            "0.0.0.0",
-            "[::]",
-            "",
+            "evil.example.",
+            "a.evillocalhost",
             "localhost@evil.example:",
             "http://localhost",
         ] {

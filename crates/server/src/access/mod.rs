@@ -59,8 +59,8 @@ pub struct Access {
     penalties: Penalties,
     auditor: Arc<Auditor>,
     oidc: Option<Arc<Oidc>>,
-    /// Where it listens, if it answers to nothing but this machine's own names.
-    own_address: Option<IpAddr>,
+    /// Whether it answers to no name that a site may have.
+    only_here: bool,
 }
 
 /// Who calls.
@@ -98,20 +98,19 @@ impl Access {
             penalties,
             auditor,
             oidc: None,
-            own_address: None,
+            only_here: false,
         }
     }
 
-    /// Answers only to names that nobody but this machine can have, and to the address it listens on: for a server that asks
-    /// for no keys.
+    /// Answers to no name that a site may have: for a server that asks for no keys.
     #[must_use]
-    pub fn only_here(self, own_address: IpAddr) -> Self {
-        Self { own_address: Some(own_address), ..self }
+    pub fn only_here(self) -> Self {
+        Self { only_here: true, ..self }
     }
 
     /// See [`Self::only_here`].
-    pub(crate) const fn own_address(&self) -> Option<IpAddr> {
-        self.own_address
+    pub(crate) const fn is_only_here(&self) -> bool {
+        self.only_here
     }
 
     /// Asks for a key. `admin_key` is one, besides those in the directory.
