@@ -207,7 +207,8 @@ fn check_audit(server: &Server, acked: &BTreeMap<String, Acked>) {
     let mut states: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in String::from_utf8(exported.stdout).unwrap().lines() {
         let record: Value = serde_json::from_str(line).unwrap();
-        for change in record["changes"].as_array().unwrap() {
+        // The last line says where chains begin and end.
+        for change in record["changes"].as_array().into_iter().flatten() {
             let job = change["job"].as_str().unwrap().to_owned();
             states.entry(job).or_default().push(change["to"].as_str().unwrap().to_owned());
         }

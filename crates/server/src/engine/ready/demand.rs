@@ -132,6 +132,7 @@ impl Ready {
         let mut wishes = std::mem::take(&mut self.demand.changed);
         if all {
             wishes.extend(self.demand.room.keys().cloned());
+            wishes.extend(self.demand.connected.keys().cloned());
         }
         let busy = |wish: &Wish| usize::from(self.demand.connected.contains_key(wish) && !is_late(wish));
         let free = |wish: &Wish| self.demand.room.get(wish).copied().filter(|_| !all_busy);
