@@ -460,7 +460,7 @@ fn an_occurrence_says_what_it_is() {
     hourly.window_ms = MINUTE;
     let made = create(new_schedule(7, hourly.clone()), None, at("2026-05-19T12:30:00Z"));
     let (next, job) = (made.schedule.next.unwrap(), made.put.unwrap());
-    assert_eq!(job.spec.idempotency_key.as_deref(), Some("report:2026-05-19T13:00:00.000Z"));
+    assert_eq!(job.run_key(), "report:2026-05-19T13:00:00.000Z");
     assert_eq!((job.id, job.status.due_at), (next.job_id, next.run_at));
     assert!((0..MINUTE).contains(&next.run_at.since_ms(next.fire_at)));
     let again = create(new_schedule(7, hourly.clone()), None, at("2026-05-19T12:45:00Z"));
@@ -470,7 +470,7 @@ fn an_occurrence_says_what_it_is() {
     let plain =
         create(new_schedule(7, definition(cron("0 * * * *", "UTC"))), None, at("2026-05-19T12:30:00Z"));
     let key = format!("{}:2026-05-19T13:00:00.000Z", plain.schedule.id);
-    assert_eq!(plain.put.unwrap().spec.idempotency_key.as_deref(), Some(key.as_str()));
+    assert_eq!(plain.put.unwrap().run_key(), key);
     assert!(matches!(plain.schedule.definition.rule.timing, Timing::Cron(_)));
     assert_eq!(plain.schedule.definition.rule.exclude.roll, Roll::None);
 }

@@ -21,6 +21,7 @@ use tidewheel_core::job::{
 use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 
@@ -80,7 +81,8 @@ pub(crate) struct Retry {
 
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Origin<'a> {
-    schedule_id: &'a str,
+    /// Its bytes; those of its text in records of before.
+    schedule_id: &'a [u8],
     fire_at: i64,
     catch_up: bool,
 }
@@ -318,7 +320,7 @@ fn extra_of(spec: &Spec, base: Timestamp) -> Extra<'_> {
         idempotency_key: spec.idempotency_key.as_deref(),
         labels: borrowed(&spec.labels),
         occurrence: spec.occurrence.as_ref().map(|origin| Origin {
-            schedule_id: &origin.schedule_id,
+            schedule_id: origin.schedule_id.as_bytes(),
             fire_at: origin.fire_at.since_ms(base),
             catch_up: origin.catch_up,
         }),
@@ -372,13 +374,18 @@ fn read_spec(
         expires_at: extra.expires_at.map(|ms| base.plus_ms(ms)),
         idempotency_key: extra.idempotency_key.map(Into::into),
         labels: owned(&extra.labels),
-        occurrence: extra.occurrence.map(|origin| Occurrence {
-            schedule_id: origin.schedule_id.into(),
-            fire_at: base.plus_ms(origin.fire_at),
-            catch_up: origin.catch_up,
-        }),
+        occurrence: extra.occurrence.map(|origin| read_origin(&origin, base)).transpose()?,
         trace: None,
         created_at: base.plus_ms(body.created_at),
+    })
+}
+
+fn read_origin(origin: &Origin<'_>, base: Timestamp) -> Result<Occurrence, Unreadable> {
+    let schedule_id = ScheduleId::from_bytes_or_text(origin.schedule_id);
+    Ok(Occurrence {
+        schedule_id: schedule_id.ok_or(Unreadable::Nonsense("its schedule"))?,
+        fire_at: base.plus_ms(origin.fire_at),
+        catch_up: origin.catch_up,
     })
 }
 

@@ -195,7 +195,7 @@ impl View {
         let schedule_of = |tag: JobTag| {
             let Some(Entry::Recent(Recent { job, .. })) = inner.jobs.get(&tag) else { return None };
             let occurrence = job.spec.occurrence.as_ref()?;
-            Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id.parse().ok()? })
+            Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id })
         };
         tags.filter_map(schedule_of).collect()
     }

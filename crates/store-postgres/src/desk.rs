@@ -189,9 +189,8 @@ impl Desk {
         let now = stored.as_ref().and_then(StoredSchedule::sound).cloned();
         // Whether an earlier run is over is asked under the schedule's lock: what was read before it is read again.
         if now.as_ref().is_some_and(|schedule| schedule.definition.overlap != Overlap::Allow) {
-            let id = key.1.to_string();
             self.jobs.retain(|job_key, slot| {
-                job_key.0 != key.0 || slot.stored.as_ref().is_none_or(|stored| !is_of(&stored.job, &id))
+                job_key.0 != key.0 || slot.stored.as_ref().is_none_or(|stored| !is_of(&stored.job, key.1))
             });
         }
         self.schedules
@@ -329,8 +328,8 @@ impl StoredSchedule {
     }
 }
 
-fn is_of(job: &Job, schedule: &str) -> bool {
-    job.spec.occurrence.as_ref().is_some_and(|occurrence| *occurrence.schedule_id == *schedule)
+fn is_of(job: &Job, schedule: ScheduleId) -> bool {
+    job.spec.occurrence.is_some_and(|occurrence| occurrence.schedule_id == schedule)
 }
 
 impl Books for Desk {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, State};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 /// Which jobs are wanted; an empty filter wants all.
@@ -17,7 +18,7 @@ pub struct Filter {
     /// For this queue.
     pub queue: Option<Arc<str>>,
     /// Made by this schedule.
-    pub schedule: Option<Arc<str>>,
+    pub schedule: Option<ScheduleId>,
     /// With all of these labels.
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// First set for this instant or later.
@@ -39,10 +40,7 @@ impl Filter {
                 Destination::Queue(name) => name == queue,
                 Destination::Target(_) => false,
             })
-            && self
-                .schedule
-                .as_ref()
-                .is_none_or(|id| job.spec.occurrence.as_ref().is_some_and(|o| o.schedule_id == *id))
+            && self.schedule.is_none_or(|id| job.spec.occurrence.is_some_and(|of| of.schedule_id == id))
             && self.labels.iter().all(|label| job.spec.labels.contains(label))
             && self.from.is_none_or(|from| from <= first)
             && self.to.is_none_or(|to| first < to)

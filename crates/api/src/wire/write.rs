@@ -238,13 +238,9 @@ pub fn attempts(out: &mut JsonWriter, job: &Job) {
     });
 }
 
-/// Writes the field `idempotency_key`: the caller's, or the job's id.
+/// Writes the field `idempotency_key`, as it is for every attempt.
 pub fn run_key(out: &mut JsonWriter, job: &Job) {
-    out.key("idempotency_key");
-    match &job.spec.idempotency_key {
-        Some(key) => out.text(key),
-        None => out.plain(job.id),
-    }
+    out.key("idempotency_key").text(&job.run_key());
 }
 
 fn ended_attempt(out: &mut JsonWriter, attempt: &Attempt) {
@@ -347,7 +343,7 @@ fn progress(out: &mut JsonWriter, job: &Job) {
 /// A job without a schedule has fired by itself, at the time it was first set for.
 fn occurrence(out: &mut JsonWriter, job: &Job) {
     let occurrence = job.spec.occurrence.as_ref();
-    out.key("schedule_id").text_or_null(occurrence.map(|occurrence| &*occurrence.schedule_id));
+    out.key("schedule_id").text_or_null(occurrence.map(|of| of.schedule_id.to_string()).as_deref());
     out.key("fire_at").plain(occurrence.map_or(job.id.run_at(), |occurrence| occurrence.fire_at));
     out.key("catch_up").boolean(occurrence.is_some_and(|occurrence| occurrence.catch_up));
 }

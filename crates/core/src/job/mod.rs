@@ -25,6 +25,7 @@ use crate::id::JobId;
 use crate::names::Tenant;
 use crate::place::Position;
 use crate::retry::RetryPolicy;
+use crate::schedule::ScheduleId;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
@@ -58,7 +59,7 @@ pub struct Spec {
     pub timeout_ms: i64,
     /// When it is no longer worth starting.
     pub expires_at: Option<Timestamp>,
-    /// The caller's key; without one the job's id serves.
+    /// The caller's key. Without one a schedule's job goes by its schedule and instant, any other by its id.
     pub idempotency_key: Option<Arc<str>>,
     /// The caller's labels, sorted by key.
     pub labels: Vec<(Box<str>, Box<str>)>,
@@ -91,10 +92,10 @@ pub struct Target {
 }
 
 /// The schedule a job came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occurrence {
     /// The schedule's id.
-    pub schedule_id: Arc<str>,
+    pub schedule_id: ScheduleId,
     /// Its nominal time.
     pub fire_at: Timestamp,
     /// Fired late, to make up for a missed time.
@@ -388,7 +389,11 @@ impl Job {
     /// The key that is stable over all its attempts.
     #[must_use]
     pub fn run_key(&self) -> String {
-        self.spec.idempotency_key.as_deref().map_or_else(|| self.id.to_string(), str::to_owned)
+        match (&self.spec.idempotency_key, &self.spec.occurrence) {
+            (Some(key), _) => str::to_owned(key),
+            (None, Some(origin)) => format!("{}:{}", origin.schedule_id, origin.fire_at),
+            (None, None) => self.id.to_string(),
+        }
     }
 
     /// About how much memory it takes.

@@ -19,6 +19,15 @@ impl ScheduleId {
         Self(bytes)
     }
 
+    /// The id that is stored as its bytes, or as its text.
+    #[must_use]
+    pub fn from_bytes_or_text(stored: &[u8]) -> Option<Self> {
+        match <[u8; 16]>::try_from(stored) {
+            Ok(bytes) => Some(Self(bytes)),
+            Err(_) => std::str::from_utf8(stored).ok()?.parse().ok(),
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {

@@ -61,15 +61,16 @@ pub fn occurrence_job(
     catch_up: bool,
     now: Timestamp,
 ) -> Job {
-    let key = format!("{}:{fire_at}", key_of(schedule));
-    let made = Made { purpose: Purpose::Occurrence, fire_at, catch_up, key };
+    let made = Made { purpose: Purpose::Occurrence, fire_at, catch_up, key: key_at(schedule, fire_at) };
     job(schedule, made, run_at, now)
 }
 
 /// A job outside the chain, for someone who wants it now. Asked for twice in a millisecond it is one job.
 pub(super) fn triggered_job(schedule: &Schedule, now: Timestamp) -> Job {
-    let key = format!("{}:trigger:{now}", key_of(schedule));
-    let made = Made { purpose: Purpose::Trigger, fire_at: now, catch_up: false, key };
+    let own = schedule.definition.idempotency_key.as_deref();
+    let key =
+        own.map_or_else(|| format!("{}:trigger:{now}", schedule.id), |own| format!("{own}:trigger:{now}"));
+    let made = Made { purpose: Purpose::Trigger, fire_at: now, catch_up: false, key: Some(key) };
     job(schedule, made, now, now)
 }
 
@@ -93,8 +94,7 @@ pub fn backfill_job(
     run_at: Timestamp,
     now: Timestamp,
 ) -> (Job, Entry) {
-    let key = format!("{}:{fire_at}", key_of(schedule));
-    let made = Made { purpose: Purpose::Backfill, fire_at, catch_up: true, key };
+    let made = Made { purpose: Purpose::Backfill, fire_at, catch_up: true, key: key_at(schedule, fire_at) };
     let job = job(schedule, made, run_at, now);
     let entry = Entry::single(fire_at, Outcome::Backfilled { job_id: job.id }, now);
     (job, entry)
@@ -104,7 +104,7 @@ struct Made {
     purpose: Purpose,
     fire_at: Timestamp,
     catch_up: bool,
-    key: String,
+    key: Option<String>,
 }
 
 fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Job {
@@ -117,10 +117,10 @@ fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Jo
         retry: template.retry,
         timeout_ms: template.timeout_ms,
         expires_at: None,
-        idempotency_key: Some(made.key.into()),
+        idempotency_key: made.key.map(Into::into),
         labels: template.labels.clone(),
         occurrence: Some(Occurrence {
-            schedule_id: schedule.id.to_string().into(),
+            schedule_id: schedule.id,
             fire_at: made.fire_at,
             catch_up: made.catch_up,
         }),
@@ -131,8 +131,9 @@ fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Jo
     Job::new(schedule.tenant.clone(), spec, run_at, tail)
 }
 
-fn key_of(schedule: &Schedule) -> String {
-    schedule.definition.idempotency_key.as_deref().map_or_else(|| schedule.id.to_string(), str::to_owned)
+/// The key of the instant's job, where it is not what [`Job::run_key`] makes of the schedule's id.
+fn key_at(schedule: &Schedule, fire_at: Timestamp) -> Option<String> {
+    schedule.definition.idempotency_key.as_ref().map(|own| format!("{own}:{fire_at}"))
 }
 
 /// A fire to come.

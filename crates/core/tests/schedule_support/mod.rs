@@ -178,7 +178,7 @@ impl World {
         let occurrence = job.spec.occurrence.as_ref().unwrap();
         let fired =
             Fired { fire_at: occurrence.fire_at, catch_up: occurrence.catch_up, claimed_at: self.now };
-        if !job.spec.idempotency_key.as_ref().unwrap().contains("trigger") {
+        if !job.run_key().contains("trigger") {
             assert!(
                 self.fired.iter().all(|earlier| earlier.fire_at != fired.fire_at),
                 "{fired:?} fired twice"
@@ -231,7 +231,7 @@ impl World {
             assert_eq!(self.waiting[&next.job_id].status.due_at, next.run_at);
         }
         let unfired = self.waiting.values().filter(|job| {
-            let is_trigger = job.spec.idempotency_key.as_ref().unwrap().contains("trigger");
+            let is_trigger = job.run_key().contains("trigger");
             Some(job.id) != schedule.held && !is_trigger
         });
         assert_eq!(unfired.count(), usize::from(schedule.next.is_some()));

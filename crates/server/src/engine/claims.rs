@@ -167,11 +167,8 @@ async fn settle(
 /// An occurrence that has to wait for an earlier run is refused as not due, but its schedule goes on: the
 /// occurrence after it is in the store, and a refusal cannot say so.
 async fn next_of_held(shared: &Shared, job: &Job) -> Result<Option<Job>, Error> {
-    let occurrence = job.spec.occurrence.as_ref();
-    let Some(id) = occurrence.and_then(|occurrence| occurrence.schedule_id.parse().ok()) else {
-        return Ok(None);
-    };
-    let schedule = shared.store.schedules(&job.tenant, vec![id]).await?.pop().flatten();
+    let Some(occurrence) = &job.spec.occurrence else { return Ok(None) };
+    let schedule = shared.store.schedules(&job.tenant, vec![occurrence.schedule_id]).await?.pop().flatten();
     match schedule.and_then(|schedule| schedule.next) {
         Some(next) => Ok(shared.store.get(&job.tenant, vec![next.job_id]).await?.pop().flatten()),
         None => Ok(None),

@@ -80,7 +80,8 @@ fn dead(out: &mut JsonWriter, job: &Arc<Job>) {
 
 fn missed(out: &mut JsonWriter, job: &Arc<Job>, made_up: bool) {
     let occurrence = job.spec.occurrence.as_ref();
-    out.key("schedule").text_or_null(occurrence.map(|occurrence| &*occurrence.schedule_id));
+    out.key("schedule")
+        .text_or_null(occurrence.map(|occurrence| occurrence.schedule_id.to_string()).as_deref());
     out.key("fire_at").time(occurrence.map(|occurrence| occurrence.fire_at));
     out.key("job").plain(job.id);
     out.key("made_up").boolean(made_up);

@@ -156,7 +156,7 @@ fn facts(job: &Job) -> Vec<(&'static str, Value)> {
         }
     }
     if let Some(occurrence) = &job.spec.occurrence {
-        text("tidewheel.schedule.id", &occurrence.schedule_id);
+        text("tidewheel.schedule.id", &occurrence.schedule_id.to_string());
     }
     facts
 }

@@ -7,6 +7,7 @@ use tidewheel_core::job::{
 use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
+use tidewheel_core::schedule::ScheduleId;
 
 use super::*;
 
@@ -123,7 +124,8 @@ fn a_life_is_told_in_spans_that_hang_together() {
 fn the_first_wait_of_an_occurrence_stands_for_its_submission() {
     let (traces, mut queue, _) = on(1.0, 16);
     let mut new = job(None);
-    let occurrence = Occurrence { schedule_id: "sch_1".into(), fire_at: AT, catch_up: false };
+    let occurrence =
+        Occurrence { schedule_id: ScheduleId::from_bytes([1; 16]), fire_at: AT, catch_up: false };
     Arc::make_mut(&mut new.spec).occurrence = Some(occurrence);
     let running = claimed(&new, 10);
     traces.started(&running);

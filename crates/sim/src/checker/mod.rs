@@ -261,7 +261,7 @@ impl Checker {
     /// A job of a schedule is known from its first start on.
     fn fired(&mut self, start: &Start) {
         let Some(occurrence) = &start.occurrence else { return };
-        let id = occurrence.schedule_id.parse().ok();
+        let id = Some(occurrence.schedule_id);
         let schedule = id.and_then(|id| self.schedules.get_mut(&id));
         let Some(schedule) = schedule.filter(|schedule| schedule.is_of(&start.tenant)) else { return };
         schedule.started(start, self.latest_wall);
@@ -323,7 +323,7 @@ impl Checker {
         let schedules = std::mem::take(&mut self.schedules);
         let is_planned = |job: &Job| {
             let occurrence = job.spec.occurrence.as_ref();
-            occurrence.and_then(|o| o.schedule_id.parse().ok()).is_some_and(|id| schedules.contains_key(&id))
+            occurrence.is_some_and(|occurrence| schedules.contains_key(&occurrence.schedule_id))
         };
         let unknown = ledger.jobs.values().filter(|job| !jobs.contains_key(&job.id) && !is_planned(job));
         for job in unknown {

@@ -100,7 +100,7 @@ impl SeenSchedule {
             .jobs
             .values()
             .filter_map(|job| Some((job, job.spec.occurrence.as_ref()?)))
-            .filter(|(_, occurrence)| occurrence.schedule_id.parse() == Ok(id))
+            .filter(|(_, occurrence)| occurrence.schedule_id == id)
             .map(|(job, occurrence)| (job, occurrence, origin(last, job.id, occurrence.fire_at)))
             .collect();
         let mut faults = Vec::new();

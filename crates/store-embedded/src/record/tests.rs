@@ -48,7 +48,7 @@ fn unusual() -> Spec {
         idempotency_key: Some("order-7".into()),
         labels: vec![("team".into(), "a".into()), ("x".into(), String::new().into())],
         occurrence: Some(Occurrence {
-            schedule_id: "sch_1".into(),
+            schedule_id: ScheduleId::from_bytes([1; 16]),
             fire_at: Timestamp::from_ms(1_796_118_000_000),
             catch_up: true,
         }),

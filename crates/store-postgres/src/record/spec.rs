@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidewheel_core::job::{Destination, Occurrence, Priority, Spec, Target};
 use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 
@@ -63,7 +64,8 @@ pub(super) struct RetryRecord {
 
 #[derive(Serialize, Deserialize)]
 struct Origin<'a> {
-    schedule_id: &'a str,
+    /// Its bytes; those of its text in records of before.
+    schedule_id: &'a [u8],
     fire_at: i64,
     catch_up: bool,
 }
@@ -79,7 +81,7 @@ pub(crate) fn encode(spec: &Spec, base: Timestamp) -> Vec<u8> {
         idempotency_key: spec.idempotency_key.as_deref(),
         labels: borrowed(&spec.labels),
         occurrence: spec.occurrence.as_ref().map(|origin| Origin {
-            schedule_id: &origin.schedule_id,
+            schedule_id: origin.schedule_id.as_bytes(),
             fire_at: origin.fire_at.since_ms(base),
             catch_up: origin.catch_up,
         }),
@@ -87,6 +89,17 @@ pub(crate) fn encode(spec: &Spec, base: Timestamp) -> Vec<u8> {
     match &spec.trace {
         None => super::encode(&record),
         Some(trace) => super::encode_more(&TraceRecord::of(trace), &record),
+    }
+}
+
+impl Origin<'_> {
+    fn read(&self, base: Timestamp) -> Result<Occurrence, Unreadable> {
+        let schedule_id = ScheduleId::from_bytes_or_text(self.schedule_id);
+        Ok(Occurrence {
+            schedule_id: schedule_id.ok_or(Unreadable::Nonsense("its schedule"))?,
+            fire_at: base.plus_ms(self.fire_at),
+            catch_up: self.catch_up,
+        })
     }
 }
 
@@ -109,11 +122,7 @@ pub(crate) fn decode(body: &Body<'_>, base: Timestamp) -> Result<Spec, Unreadabl
         expires_at: record.expires_at.map(|ms| base.plus_ms(ms)),
         idempotency_key: record.idempotency_key.map(Into::into),
         labels: owned(&record.labels),
-        occurrence: record.occurrence.map(|origin| Occurrence {
-            schedule_id: origin.schedule_id.into(),
-            fire_at: base.plus_ms(origin.fire_at),
-            catch_up: origin.catch_up,
-        }),
+        occurrence: record.occurrence.map(|origin| origin.read(base)).transpose()?,
         trace: trace.map(TraceRecord::read).transpose()?.map(Box::new),
         created_at: base.plus_ms(record.created_at),
     })

@@ -172,7 +172,7 @@ impl Trial<'_> {
 
     /// The schedule's jobs, latest first.
     pub(super) async fn jobs_of(&self, schedule: &Schedule) -> Vec<Job> {
-        let filter = Filter { schedule: Some(schedule.id.to_string().into()), ..Filter::default() };
+        let filter = Filter { schedule: Some(schedule.id), ..Filter::default() };
         walk::list(&*self.store, &schedule.tenant, &filter, 3).await
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
 use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::place::Bucket;
-use tidewheel_core::schedule::{MisfirePolicy, Outcome, Overlap, State, Timing, backfill_job};
+use tidewheel_core::schedule::{MisfirePolicy, Outcome, Overlap, ScheduleId, State, Timing, backfill_job};
 
 use super::beat::{
     BEAT_MS, GRACE_MS, beat, carrying, missing, ordering, outcomes, overlapping, ruled, update,
@@ -26,7 +26,7 @@ pub async fn a_claim_stores_the_next_occurrence(home: &dyn Home) {
         let applied = trial.fire(&made).await;
         assert!(applied.changed);
         assert_eq!(applied.job.status.state, JobState::Running);
-        let occurrence = applied.job.spec.occurrence.clone().expect("it came from a schedule");
+        let occurrence = applied.job.spec.occurrence.expect("it came from a schedule");
         assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(n * BEAT_MS), false));
         let pending = trial.pending(&made).await.expect("pending");
         assert_eq!(applied.others, [Arc::new(pending.clone())]);
@@ -135,7 +135,7 @@ pub async fn missed_instants_are_coalesced(home: &dyn Home) {
     assert_eq!(dropped.job.status.state, JobState::Skipped, "it is not the newest");
     assert_eq!(dropped.others.len(), 1, "but that is due now");
     let fired = trial.fire(&made).await.job;
-    let occurrence = fired.spec.occurrence.clone().expect("an occurrence");
+    let occurrence = fired.spec.occurrence.expect("an occurrence");
     assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(5 * BEAT_MS), true));
     assert_eq!(trial.now, START.plus_ms(5 * BEAT_MS + GRACE_MS + 1), "at once");
     assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "coalesced"]);
@@ -175,7 +175,7 @@ pub async fn missed_instants_are_all_fired(home: &dyn Home) {
     for _ in 0..4 {
         let job = trial.fire(&made).await.job;
         if job.status.state == JobState::Running {
-            let occurrence = job.spec.occurrence.clone().expect("an occurrence");
+            let occurrence = job.spec.occurrence.expect("an occurrence");
             assert!(occurrence.catch_up);
             fired.push(occurrence.fire_at);
         }
@@ -315,9 +315,12 @@ pub async fn a_job_without_its_schedule_is_like_any_other(home: &dyn Home) {
     let made = trial.create(&acme, beat()).await;
     let triggered = trial.edit(&made, ScheduleCommand::Trigger).await.jobs.remove(0);
     trial.edit(&made, ScheduleCommand::Delete).await;
-    let orphan = triggered.spec.occurrence.clone();
-    let strange =
-        tidewheel_core::job::Occurrence { schedule_id: "?".into(), fire_at: START, catch_up: false };
+    let orphan = triggered.spec.occurrence;
+    let strange = tidewheel_core::job::Occurrence {
+        schedule_id: ScheduleId::from_bytes([1; 16]),
+        fire_at: START,
+        catch_up: false,
+    };
     let lost = trial.job_with(&acme, 0, |spec| spec.occurrence = orphan);
     let never = trial.job_with(&acme, 0, |spec| spec.occurrence = Some(strange));
     trial.take_in(&[lost.clone(), never.clone()]).await;

@@ -178,7 +178,7 @@ impl Pair<'_> {
             expires_at: dice.percent(20).then(|| self.trial.now.plus_ms(dice.between(0, 10 * MINUTE_MS))),
             labels: if dice.percent(30) { vec![("env".into(), "prod".into())] } else { Vec::new() },
             occurrence: dice.percent(20).then(|| Occurrence {
-                schedule_id: Arc::from("sch_1"),
+                schedule_id: ScheduleId::from_bytes([1; 16]),
                 fire_at: self.trial.now,
                 catch_up: dice.percent(50),
             }),
@@ -348,7 +348,7 @@ impl Pair<'_> {
             },
             kind: self.dice.percent(20).then(|| Arc::from(KINDS[0])),
             queue: self.dice.percent(20).then(|| Arc::from("slow")),
-            schedule: self.dice.percent(20).then(|| Arc::from("sch_1")),
+            schedule: self.dice.percent(20).then(|| ScheduleId::from_bytes([1; 16])),
             labels: if self.dice.percent(20) { vec![("env".into(), "prod".into())] } else { Vec::new() },
             from: self.dice.percent(20).then(|| self.trial.now.plus_ms(-5 * MINUTE_MS)),
             to: self.dice.percent(20).then_some(self.trial.now),

@@ -6,6 +6,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Job, Occurrence, Spec, State, Target};
 use tidewheel_core::limits::{BATCH_COUNT_MAX, BUCKET_MS, LIST_SCAN_COUNT_MAX};
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 
 use super::trial::{RETRY_MS, Retry, START, Trial, failing, keyed, succeeding, tenant};
 use super::{Home, walk};
@@ -100,7 +101,7 @@ pub async fn lists_are_filtered(home: &dyn Home) {
         },
         |spec| spec.labels = vec![("env".into(), "prod".into()), ("team".into(), "a".into())],
         |spec| {
-            let schedule_id = Arc::from("sch_1");
+            let schedule_id = ScheduleId::from_bytes([1; 16]);
             spec.occurrence = Some(Occurrence { schedule_id, fire_at: START, catch_up: false });
         },
     ];
@@ -131,7 +132,7 @@ fn filters() -> Vec<(Filter, usize)> {
         (Filter { kind: Some(Arc::from("repor")), ..all() }, 0),
         (Filter { queue: Some(Arc::from("slow")), ..all() }, 1),
         (Filter { queue: Some(Arc::from("mail")), states: vec![State::Scheduled], ..all() }, 4),
-        (Filter { schedule: Some(Arc::from("sch_1")), ..all() }, 1),
+        (Filter { schedule: Some(ScheduleId::from_bytes([1; 16])), ..all() }, 1),
         (Filter { labels: vec![label("team", "a")], ..all() }, 1),
         (Filter { labels: vec![label("team", "a"), label("env", "prod")], ..all() }, 1),
         (Filter { labels: vec![label("team", "a"), label("env", "test")], ..all() }, 0),

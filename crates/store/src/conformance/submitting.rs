@@ -8,6 +8,7 @@ use tidewheel_core::job::{Destination, Job, Occurrence, Priority, State, Target}
 use tidewheel_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, PAYLOAD_BYTES_MAX};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use super::Home;
@@ -74,7 +75,7 @@ fn full_job(trial: &mut Trial<'_>, tenant: &Tenant) -> Job {
         spec.idempotency_key = Some(Arc::from("the caller's own"));
         spec.labels = vec![("env".into(), "prod".into()), ("team".into(), "billing 💶".into())];
         spec.occurrence = Some(Occurrence {
-            schedule_id: Arc::from("sch_1"),
+            schedule_id: ScheduleId::from_bytes([1; 16]),
             fire_at: START.plus_ms(86_399_000),
             catch_up: true,
         });

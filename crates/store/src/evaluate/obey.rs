@@ -68,9 +68,9 @@ fn applied(job: &Arc<Job>, changed: bool) -> Applied {
     Applied { job: Arc::clone(job), changed, others: Vec::new() }
 }
 
-/// The schedule a job came from; none for an id that no schedule has.
+/// The schedule a job came from.
 fn schedule_of(job: &Job) -> Option<ScheduleId> {
-    job.spec.occurrence.as_ref().and_then(|occurrence| occurrence.schedule_id.parse().ok())
+    job.spec.occurrence.map(|occurrence| occurrence.schedule_id)
 }
 
 fn decide(
