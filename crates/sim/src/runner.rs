@@ -29,7 +29,7 @@ pub fn start_of(job: &Job) -> Start {
         due_at: job.status.due_at,
         claimed_at,
         run_key: job.run_key(),
-        occurrence: job.spec.occurrence.clone(),
+        occurrence: job.spec.occurrence,
     }
 }
 
