@@ -136,6 +136,8 @@ struct Shared {
     draining: AtomicBool,
     /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
     watched_targets: AtomicUsize,
+    /// Jobs whose workers' reports are being written.
+    reporting: AtomicUsize,
     tidings: Tidings,
 }
 
@@ -218,6 +220,7 @@ impl Engine {
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             watched_targets: AtomicUsize::new(0),
+            reporting: AtomicUsize::new(0),
             tidings: Tidings::default(),
         });
         if shared.is_appointed("zones", ZONES_MS).await {

@@ -279,16 +279,18 @@ impl Ready {
         !self.allotments.admits(tenant.as_str(), lane)
     }
 
-    /// Time has passed: whoever had started as many as may in a second may go on.
+    /// Time has passed: whoever had started as many as may in a second may go on, and other nodes may have what waited for
+    /// own workers.
     pub(in crate::engine) fn tick(&mut self, monotonic_ms: i64) {
         if self.allotments.tick(monotonic_ms) {
             self.wake_stalled();
         }
+        self.offer_to_peers();
     }
 
     /// When [`Self::tick`] is worth calling.
     pub(in crate::engine) fn next_tick_ms(&self) -> Option<i64> {
-        self.allotments.next_pace_ms()
+        [self.allotments.next_pace_ms(), self.next_offer_ms()].into_iter().flatten().min()
     }
 
     /// An attempt is over: whoever waited for that may go on.

@@ -10,6 +10,7 @@ mod hold_back;
 mod interest;
 mod offer;
 mod origin;
+mod own_first;
 mod paces;
 mod pick;
 mod place;
@@ -45,6 +46,8 @@ pub(super) use self::offer::Offer;
 use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
 pub(super) use self::origin::host_of;
 pub(crate) use self::origin::origin_of;
+use self::own_first::OwnFirst;
+pub(super) use self::own_first::TURN_COUNT;
 use self::paces::Paces;
 use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
@@ -104,6 +107,7 @@ pub(super) struct Ready {
     active_queues: VecDeque<usize>,
     active_hosts: VecDeque<usize>,
     queues_first: bool,
+    own_first: OwnFirst,
     subscribers: Subscribers,
     allotments: Allotments,
     breakers: Breakers,
@@ -148,6 +152,7 @@ impl Ready {
             active_queues: VecDeque::new(),
             active_hosts: VecDeque::new(),
             queues_first: false,
+            own_first: OwnFirst::default(),
             subscribers: Subscribers::default(),
             allotments: Allotments::default(),
             run_times: RunTimes::default(),
@@ -230,6 +235,11 @@ impl Ready {
     /// When the wheel should be turned next.
     pub(super) fn next_expiry(&self) -> Option<Timestamp> {
         self.wheel.next_expiry().map(Timestamp::from_ms)
+    }
+
+    /// Jobs that are worth reading in one go: for what is more there would be no room.
+    pub(super) fn room(&self) -> usize {
+        self.config.held_count_max.saturating_sub(self.waiting_count).max(self.config.lot_count_min)
     }
 
     fn is_full(&self) -> bool {

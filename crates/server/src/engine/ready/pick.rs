@@ -161,6 +161,11 @@ impl Ready {
             self.activate(index);
             return None;
         };
+        let is_peer = self.is_peer(id);
+        if is_peer && self.waits_for_own(index, &first.item) {
+            self.lanes.get_mut(index).and_then(Option::as_mut)?.lane.put_back(first);
+            return None;
+        }
         let subscriber = self.subscribers.get(id)?;
         let (credits, interest) = (subscriber.credits, Arc::clone(&subscriber.interest));
         let taker = (Arc::clone(&subscriber.worker), subscriber.lease_ms);
@@ -174,6 +179,9 @@ impl Ready {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
             let Some(entry) = next_for(slot, &interest, &self.allotments, now) else { break };
             picks.push(self.picked(index, entry, now));
+        }
+        if !is_peer {
+            self.own_moved(picks.len() - before);
         }
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))

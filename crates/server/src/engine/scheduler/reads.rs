@@ -50,12 +50,13 @@ impl Scheduler {
     }
 
     fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
+        let quantum = self.config.quantum.min(self.ready.room());
         let count_max = match read.stretch.part {
             Part::Missed if read.until < self.missed_before => {
-                self.config.quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
+                quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
             }
             // Among live jobs, what is made up for may be far between.
-            Part::Missed | Part::Live => self.config.quantum,
+            Part::Missed | Part::Live => quantum,
         };
         let TenantShard { tenant, shard } = &read.stretch.of;
         let due = due_of(tenant, *shard, read.stretch.bucket, count_max);
@@ -70,7 +71,7 @@ impl Scheduler {
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
         let key = &refill.lot.key;
-        let due = due_of(&key.tenant, key.shard, refill.bucket, self.config.quantum);
+        let due = due_of(&key.tenant, key.shard, refill.bucket, self.config.quantum.min(self.ready.room()));
         let due = Due { after: Some(refill.after), until: now, ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);

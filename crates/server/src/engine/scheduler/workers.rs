@@ -61,6 +61,7 @@ impl Scheduler {
                 }
             }
             WorkerMessage::Reported { session, jobs } => {
+                self.ready.own_moved(jobs.len());
                 for (job, renewal) in jobs {
                     self.worker_reported(session, &job);
                     match renewal {
@@ -188,6 +189,7 @@ impl Scheduler {
         let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
         let monotonic_ms = self.shared.clock.monotonic_ms();
         self.workers.kept_busy(id, monotonic_ms, self.config.worker_dead_ms);
+        self.ready.own_moved(running.len());
         let mut left = Vec::new();
         for batch in in_messages(running) {
             for job in &batch {
