@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidewheel_core::names::Tenant;
 
 use super::names::{QUEUES_NAMED_COUNT_MAX, TENANTS_NAMED_COUNT_MAX};
+use tidewheel_store::{Counts, Database};
+
 use super::*;
 
 fn tenant(name: &str) -> Tenant {

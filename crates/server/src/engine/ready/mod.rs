@@ -8,6 +8,7 @@ mod demand;
 mod expiry;
 mod hold_back;
 mod interest;
+mod lane_slots;
 mod offer;
 mod origin;
 mod own_first;
@@ -22,13 +23,13 @@ mod subscribers;
 mod takers;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Destination, Job};
-use tidewheel_core::lanes::{Entry, Lane, LaneConfig};
+use tidewheel_core::job::Job;
+use tidewheel_core::lanes::Entry;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Shard, SubShard};
 use tidewheel_core::time::Timestamp;
@@ -42,6 +43,7 @@ use self::demand::Demand;
 pub(super) use self::demand::Wish;
 use self::expiry::Expiries;
 pub use self::interest::{Interest, Tenants};
+use self::lane_slots::LaneSlot;
 pub(super) use self::offer::Offer;
 use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
 pub(super) use self::origin::host_of;
@@ -49,13 +51,11 @@ pub(crate) use self::origin::origin_of;
 use self::own_first::OwnFirst;
 pub(super) use self::own_first::TURN_COUNT;
 use self::paces::Paces;
-use self::pick::LaneSlot;
 pub(super) use self::pick::{Picked, Recipient, Taker};
 use self::push_slots::PushSlots;
 pub(super) use self::refill::{Lot, Refill};
 use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
-use self::seats::Seats;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
 pub(super) use self::takers::{TakeReply, Ticket};
@@ -260,60 +260,6 @@ impl Ready {
         }
     }
 
-    fn known_lane(&self, destination: &Destination) -> Option<usize> {
-        match destination {
-            Destination::Queue(name) => self.queues.get(name),
-            Destination::Target(target) => self.hosts.get(host_of(target)),
-        }
-        .copied()
-    }
-
-    fn lane_of(&mut self, destination: &Destination) -> usize {
-        if let Some(index) = self.known_lane(destination) {
-            return index;
-        }
-        let (is_queue, name): (bool, &str) = match destination {
-            Destination::Queue(name) => (true, name),
-            Destination::Target(target) => (false, host_of(target)),
-        };
-        let name: Arc<str> = Arc::from(name);
-        let config = LaneConfig {
-            lot_count_max: self.config.lot_count_max,
-            aging_ms: self.config.aging_ms,
-            ..LaneConfig::default()
-        };
-        let mut lane = Lane::new(config);
-        for (tenant, weight) in self.allotments.weights() {
-            lane.set_weight(tenant, weight);
-        }
-        let named_max = self.config.push_per_host_named.of(&name).filter(|_| !is_queue);
-        let slot = LaneSlot {
-            in_flight_max: named_max.unwrap_or(self.config.push_per_host_max),
-            is_queue,
-            name: Arc::clone(&name),
-            lane,
-            in_flight: 0,
-            active: false,
-            seats: Seats::default(),
-            overflows: BTreeMap::new(),
-            picked_now: 0,
-            picked_before: 0,
-        };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.lanes.push(None);
-            self.lanes.len() - 1
-        });
-        if let Some(place) = self.lanes.get_mut(index) {
-            *place = Some(slot);
-        }
-        if is_queue {
-            self.queues.insert(name, index)
-        } else {
-            self.hosts.insert(name, index)
-        };
-        index
-    }
-
     /// Puts a due job into its lane. `refilling` jobs are what an overflowed lot waits for; all others of such
     /// a lot stay in the store, so that it drains oldest first.
     fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
@@ -370,21 +316,6 @@ impl Ready {
         self.hold(job.id, held);
         self.activate(index);
         Offer::Held
-    }
-
-    fn activate(&mut self, index: usize) {
-        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            let can_move = if slot.is_queue {
-                !slot.seats.is_empty()
-            } else {
-                slot.in_flight < slot.in_flight_max && !self.paces.waits(&slot.name)
-            };
-            if can_move && !slot.active && !slot.lane.is_empty() {
-                slot.active = true;
-                let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
-                active.push_back(index);
-            }
-        }
     }
 
     /// Drops a job that waits in the wheel or a lane.
@@ -496,38 +427,6 @@ impl Ready {
             // One that another node began, or this one before a restart.
             None => self.end_allotted(id),
             Some(Stage::Wheel | Stage::Lane(_) | Stage::Claiming { .. }) => {}
-        }
-    }
-
-    fn vacate(&mut self, index: usize, tenant: Option<&Arc<str>>) {
-        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
-            slot.in_flight = slot.in_flight.saturating_sub(1);
-            if !slot.is_queue
-                && let Some(tenant) = tenant
-            {
-                self.push_slots.ended(tenant);
-            }
-        }
-        self.activate(index);
-        self.tidy(index);
-    }
-
-    /// Gives up an idle lane, so that names once used cost nothing for ever.
-    fn tidy(&mut self, index: usize) {
-        let Some(place) = self.lanes.get_mut(index) else { return };
-        let idle = place.as_ref().is_some_and(|slot| {
-            slot.lane.is_empty() && slot.in_flight == 0 && slot.seats.is_empty() && slot.overflows.is_empty()
-        });
-        // A lane still in the rotation is given up when its turn finds it empty.
-        if idle && let Some(slot) = place.take() {
-            if slot.is_queue {
-                self.queues.remove(&slot.name)
-            } else {
-                self.hosts.remove(&slot.name)
-            };
-            let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
-            active.retain(|other| *other != index);
-            self.free.push(index);
         }
     }
 }

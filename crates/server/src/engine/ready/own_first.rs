@@ -10,8 +10,8 @@ use super::pick::{Recipient, Taker};
 
 /// Jobs in one go by which workers are known to keep up with the store.
 pub(in crate::engine) const TURN_COUNT: usize = 512;
-/// How long other nodes wait after such a turn: long enough for its jobs to run, where they are short.
-const WAIT_MS: i64 = 50;
+/// How long other nodes wait after such a turn: long enough for its jobs to run, where they are short, and to be reported.
+const WAIT_MS: i64 = 250;
 
 /// How own workers move, and what waits for them.
 #[derive(Debug, Default)]

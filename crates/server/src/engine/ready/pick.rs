@@ -1,17 +1,15 @@
 //! Which jobs start next: lanes take turns, pushes within their limits, queues for whoever has room for them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewheel_core::job::Job;
-use tidewheel_core::lanes::{Entry, Lane};
+use tidewheel_core::lanes::Entry;
 use tidewheel_core::time::Timestamp;
 
 use super::allotments::Allotments;
 use super::interest::Interest;
+use super::lane_slots::LaneSlot;
 use super::push_slots::PushTurn;
-use super::refill::{LotKey, Overflow};
-use super::seats::Seats;
 use super::subscribers::{Outlet, Subscriber, SubscriberId};
 use super::{Ready, Stage};
 
@@ -39,22 +37,6 @@ pub(in crate::engine) enum Picked {
     Push(Vec<Arc<Job>>),
     /// For takers, each so many of the jobs, in their order.
     Take(Vec<Arc<Job>>, Vec<(Taker, usize)>),
-}
-
-#[derive(Debug)]
-pub(super) struct LaneSlot {
-    pub(super) is_queue: bool,
-    pub(super) name: Arc<str>,
-    pub(super) lane: Lane<Arc<Job>>,
-    pub(super) in_flight: usize,
-    /// Pushes that may be under way, for a host.
-    pub(super) in_flight_max: usize,
-    pub(super) active: bool,
-    pub(super) seats: Seats,
-    pub(super) overflows: BTreeMap<LotKey, Overflow>,
-    /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
-    pub(super) picked_now: usize,
-    pub(super) picked_before: usize,
 }
 
 /// Jobs picked from one lane before the next lane has its turn.

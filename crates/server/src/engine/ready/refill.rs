@@ -9,7 +9,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
-use super::pick::LaneSlot;
+use super::lane_slots::LaneSlot;
 use super::{Offer, Ready};
 use crate::engine::governor::Governor;
 use crate::engine::scan::just_before;
