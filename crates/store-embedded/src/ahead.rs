@@ -1,9 +1,9 @@
-//! Schedules read ahead of the commit thread: a call with many claims reads the schedules it will need while the
-//! thread is still busy with others. What is here is as it is on disk: a reader registers before it takes its
+//! Schedules read ahead of the commit thread: reading what is due reads the schedules of what is found, and a call with
+//! many claims those that are still missing, while the thread is busy with others. What is here is as it is on disk: a reader registers before it takes its
 //! snapshot, and what was committed since is not kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -28,7 +28,7 @@ struct Inner {
     changed: FxHashMap<ScheduleKey, u64>,
     /// What changed up to here is no longer known in detail.
     forgotten_until: u64,
-    read: FxHashMap<ScheduleKey, Arc<Stored>>,
+    read: FxHashMap<ScheduleKey, Stored>,
 }
 
 /// A reader's registration; ends when dropped.
@@ -67,20 +67,31 @@ impl Ahead {
             }
         }
         if inner.changed.len() > CHANGED_COUNT_MAX {
+            let oldest = inner.readers.first_key_value().map_or(version, |(version, _)| *version);
+            inner.changed.retain(|_, changed| *changed > oldest);
+        }
+        if inner.changed.len() > CHANGED_COUNT_MAX {
             inner.changed.clear();
             inner.forgotten_until = version;
         }
     }
 
+    /// Those of which nothing was read.
+    pub(crate) fn lacking(&self, mut schedules: Vec<ScheduleKey>) -> Vec<ScheduleKey> {
+        let inner = self.lock();
+        schedules.retain(|key| !inner.read.contains_key(key));
+        schedules
+    }
+
     /// Hands over what was read of a schedule.
-    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Arc<Stored>> {
+    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Stored> {
         self.lock().read.remove(key)
     }
 }
 
 impl Looking<'_> {
     /// Keeps what was read, except what changed meanwhile.
-    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Arc<Stored>)>) {
+    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Stored)>) {
         let mut inner = self.ahead.lock();
         if self.version < inner.forgotten_until {
             return;
@@ -112,25 +123,27 @@ impl Drop for Looking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use tidewheel_core::names::Tenant;
     use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
     use tidewheel_core::time::Timestamp;
 
     use crate::definition::tests::definition;
 
-    fn stored() -> (ScheduleKey, Arc<Stored>) {
+    fn stored() -> (ScheduleKey, Stored) {
         let (id, tenant) = (ScheduleId::from_bytes([1; 16]), Tenant::default());
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
         let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
-        (ScheduleKey { tenant, id }, Arc::new(Stored::new(Arc::new(schedule), 0)))
+        (ScheduleKey { tenant, id }, Stored { schedule: Arc::new(schedule), first_entry: 0 })
     }
 
     #[test]
     fn what_changed_since_the_reader_began_is_not_kept() {
         let ahead = Ahead::default();
         let (key, value) = stored();
-        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), Arc::clone(&value))));
+        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), value.clone())));
         let change = || ahead.publish(std::iter::once(key.clone()));
         change();
         let before = ahead.begin();

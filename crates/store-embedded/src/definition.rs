@@ -1,4 +1,4 @@
-//! What was asked of a schedule, on disk: part of its record.
+//! What was asked of a schedule, on disk.
 
 use std::sync::Arc;
 
@@ -51,7 +51,8 @@ struct TemplateRecord<'a> {
     labels: Vec<(&'a str, &'a str)>,
 }
 
-pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
+/// Adds a definition to `bytes`.
+pub(crate) fn encode(definition: &Definition, bytes: Vec<u8>) -> Vec<u8> {
     let record = DefinitionRecord {
         rule: &rules::encode(&definition.rule),
         window_ms: definition.window_ms,
@@ -66,7 +67,7 @@ pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
         idempotency_key: definition.idempotency_key.as_deref(),
         note: definition.note.as_deref(),
     };
-    postcard::to_stdvec(&record).unwrap_or_default()
+    postcard::to_extend(&record, bytes).unwrap_or_default()
 }
 
 fn template_of(template: &Template) -> TemplateRecord<'_> {
@@ -110,6 +111,12 @@ pub(crate) fn decode(rules: &Rules, bytes: &Bytes) -> Result<Definition, Unreada
         idempotency_key: record.idempotency_key.map(Into::into),
         note: record.note.map(Into::into),
     })
+}
+
+/// Reads of a definition what its jobs ask for, and the key of its own; the payload is a part of `bytes`.
+pub(crate) fn decode_template(bytes: &Bytes) -> Result<(Template, Option<Arc<str>>), Unreadable> {
+    let record: DefinitionRecord<'_> = postcard::from_bytes(bytes).map_err(|_| NONSENSE)?;
+    Ok((read_template(record.template, bytes)?, record.idempotency_key.map(Into::into)))
 }
 
 fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, Unreadable> {
@@ -171,7 +178,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn unusual() -> Definition {
+    pub(crate) fn unusual() -> Definition {
         let zones = Zones::bundled();
         Definition {
             rule: Arc::new(Rule {
@@ -212,9 +219,11 @@ pub(crate) mod tests {
         let rules = Rules::new(None);
         let skipping = Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() };
         for definition in [definition(), unusual(), Definition { misfire: skipping, ..definition() }] {
-            let bytes = Bytes::from(encode(&definition));
+            let bytes = Bytes::from(encode(&definition, Vec::new()));
             assert_eq!(decode(&rules, &bytes), Ok(definition.clone()));
-            assert_eq!(decode(&rules, &bytes), Ok(definition), "from what is kept of its rule");
+            assert_eq!(decode(&rules, &bytes), Ok(definition.clone()), "from what is kept of its rule");
+            let (template, own_key) = decode_template(&bytes).unwrap();
+            assert_eq!((template, own_key), (definition.template, definition.idempotency_key));
             for end in 0..bytes.len() {
                 assert!(decode(&rules, &bytes.slice(..end)).is_err());
             }
@@ -223,9 +232,12 @@ pub(crate) mod tests {
 
     #[test]
     fn an_unknown_zone_is_named() {
-        let bytes = Bytes::from(encode(&unusual()));
+        let bytes = Bytes::from(encode(&unusual(), Vec::new()));
         let rules = Rules::new(Some(Zones::none()));
         assert_eq!(decode(&rules, &bytes), Err(Unreadable::Zone("Europe/Berlin".into())));
-        assert!(decode(&rules, &Bytes::from(encode(&definition()))).is_ok(), "UTC needs no database");
+        assert!(
+            decode(&rules, &Bytes::from(encode(&definition(), Vec::new()))).is_ok(),
+            "UTC needs no database"
+        );
     }
 }

@@ -15,12 +15,13 @@ use crate::commit::Trail;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
 use crate::place::{JobKey, JobTag};
-use crate::record::{self, Unreadable};
+use crate::record::Unreadable;
 use crate::shared::Remembered;
 use crate::view::UnderWay;
-use crate::{keys, versioned};
+use crate::{keys, lean, versioned};
 
-const FORMAT_VERSION: u16 = 1;
+/// 1 had schedules in one record each.
+const FORMAT_VERSION: u16 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Format {
@@ -171,6 +172,7 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
             | Keyspace::Leases
             | Keyspace::Meta
             | Keyspace::Schedules
+            | Keyspace::Standings
             | Keyspace::Names
             | Keyspace::Calendars
             | Keyspace::Documents => {}
@@ -227,7 +229,7 @@ fn resume(
         None => snapshot.get(Keyspace::Parked, &natural)?,
     };
     let Some(bytes) = stored else { return Ok(None) };
-    let job = record::decode(&key.tenant, key.id, &bytes).map_err(|error| corrupt(&error))?;
+    let job = lean::read_job(|keyspace, key| snapshot.get(keyspace, key), &key.tenant, key.id, &bytes)?;
     let Some(mut job) = claim.resume(job) else { return Ok(None) };
     let has_lease = match snapshot.get(Keyspace::Leases, &natural)? {
         None => false,

@@ -1,8 +1,6 @@
 //! Schedules that were read or written lately, as they are on disk, so that those that fire often, or whose job
 //! ends soon after it started, are not read again each time.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
 use crate::place::ScheduleKey;
@@ -17,20 +15,20 @@ const GENERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// old one held and nobody asked for since is forgotten.
 #[derive(Default)]
 pub(crate) struct Known {
-    young: FxHashMap<ScheduleKey, Arc<Stored>>,
-    old: FxHashMap<ScheduleKey, Arc<Stored>>,
+    young: FxHashMap<ScheduleKey, Stored>,
+    old: FxHashMap<ScheduleKey, Stored>,
     young_bytes: usize,
 }
 
 impl Known {
-    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Arc<Stored>> {
+    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
-    pub(super) fn put(&mut self, key: ScheduleKey, stored: Arc<Stored>) {
-        self.young_bytes += stored.definition.len();
+    pub(super) fn put(&mut self, key: ScheduleKey, stored: Stored) {
+        self.young_bytes += stored.size_bytes();
         if let Some(before) = self.young.insert(key, stored) {
-            self.young_bytes -= before.definition.len();
+            self.young_bytes -= before.size_bytes();
         }
         if self.young.len() > GENERATION_COUNT_MAX || self.young_bytes > GENERATION_BYTES_MAX {
             self.old = std::mem::take(&mut self.young);
@@ -39,7 +37,7 @@ impl Known {
     }
 
     /// Keeps what was read, if it is not among the young already.
-    pub(super) fn keep(&mut self, key: ScheduleKey, stored: Arc<Stored>) {
+    pub(super) fn keep(&mut self, key: ScheduleKey, stored: Stored) {
         if !self.young.contains_key(&key) {
             self.put(key, stored);
         }
@@ -47,7 +45,7 @@ impl Known {
 
     pub(super) fn remove(&mut self, key: &ScheduleKey) {
         if let Some(before) = self.young.remove(key) {
-            self.young_bytes -= before.definition.len();
+            self.young_bytes -= before.size_bytes();
         }
         self.old.remove(key);
     }
@@ -56,21 +54,23 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use bytes::Bytes;
     use tidewheel_core::names::Tenant;
     use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
 
     use crate::definition::tests::definition;
 
-    fn stored(n: u16) -> (ScheduleKey, Arc<Stored>) {
+    fn stored(n: u16) -> (ScheduleKey, Stored) {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&n.to_be_bytes());
         let (id, tenant) = (ScheduleId::from_bytes(bytes), Tenant::default());
-        let new =
-            NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
+        let mut definition = definition();
+        definition.template.payload = Bytes::from(vec![0; 4_096]);
+        let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: true };
         let schedule = Arc::new(create(new, None, tidewheel_core::time::Timestamp::from_ms(0)).schedule);
-        let stored = Stored { schedule, definition: Bytes::from(vec![0; 4_096]), first_entry: 0 };
-        (ScheduleKey { tenant, id }, Arc::new(stored))
+        (ScheduleKey { tenant, id }, Stored { schedule, first_entry: 0 })
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
         let mut known = Known::default();
         let (kept, value) = stored(60_000);
         for n in 0..20_000 {
-            known.put(kept.clone(), Arc::clone(&value));
+            known.put(kept.clone(), value.clone());
             let (key, value) = stored(n);
             known.put(key, value);
         }

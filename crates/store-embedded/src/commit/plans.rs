@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{Dates, Entry, Schedule, ScheduleId};
+use tidewheel_core::schedule::{Dates, Definition, Entry, Schedule, ScheduleId};
 use tidewheel_store::LedgerCursor;
 
 use super::known::Known;
@@ -27,15 +27,17 @@ pub(super) struct Plans {
     /// Those that were changed; the last change of one counts.
     calendars: Vec<(Name, Option<Arc<Dates>>)>,
     entries: Vec<(Day, Vec<u8>, Vec<u8>)>,
+    /// Those whose jobs ask for something else now, or that are gone.
+    redefined: FxHashSet<ScheduleKey>,
 }
 
 /// One schedule in the group.
 struct Slot {
     key: ScheduleKey,
-    /// Whether it was there before the group.
-    existed: bool,
+    /// As it was before the group.
+    before: Option<Stored>,
     /// As it is now; `None` when there is no such schedule.
-    stored: Option<Arc<Stored>>,
+    stored: Option<Stored>,
     changed: bool,
 }
 
@@ -50,13 +52,36 @@ impl Plans {
     }
 
     /// Notes a schedule as it was before the group.
-    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Arc<Stored>>) {
+    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Stored>) {
         self.index.insert(key.clone(), self.slots.len());
-        self.slots.push(Slot { key, existed: stored.is_some(), stored, changed: false });
+        self.slots.push(Slot { key, before: stored.clone(), stored, changed: false });
     }
 
     pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
-        self.index.get(key).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.stored.as_deref())
+        self.index.get(key).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.stored.as_ref())
+    }
+
+    /// Whether the jobs of a schedule that is there ask for something else when it becomes `new`, or is removed.
+    pub(super) fn redefines(&self, key: &ScheduleKey, new: Option<&Schedule>) -> bool {
+        let Some(old) = self.get(key).map(|old| &old.schedule.definition) else { return false };
+        let is_same = |new: &Arc<Definition>| {
+            Arc::ptr_eq(old, new)
+                || (old.template == new.template && old.idempotency_key == new.idempotency_key)
+        };
+        new.is_none_or(|new| !is_same(&new.definition))
+    }
+
+    pub(super) fn note_redefined(&mut self, key: ScheduleKey) {
+        self.redefined.insert(key);
+    }
+
+    pub(super) fn has_redefined(&self) -> bool {
+        !self.redefined.is_empty()
+    }
+
+    /// Whether what the jobs of a schedule ask for has changed in this group, or the schedule was removed.
+    pub(super) fn is_redefined(&self, key: &ScheduleKey) -> bool {
+        self.redefined.contains(key)
     }
 
     /// Makes the schedule what it is now; a new one's ledger begins with the entry `next_entry`. Answers about
@@ -65,15 +90,11 @@ impl Plans {
         let key = ScheduleKey { tenant: schedule.tenant.clone(), id: schedule.id };
         let old = self.get(&key);
         let old_name = old.and_then(|old| old.schedule.name.clone());
-        let stored = match old {
-            Some(old) if Arc::ptr_eq(&old.schedule.definition, &schedule.definition) => {
-                Stored { schedule, definition: old.definition.clone(), first_entry: old.first_entry }
-            }
-            Some(old) => Stored::new(schedule, old.first_entry),
-            None => Stored::new(schedule, next_entry),
-        };
+        let first_entry = old.map_or(next_entry, |old| old.first_entry);
+        let is_defined = old.is_some_and(|old| Arc::ptr_eq(&old.schedule.definition, &schedule.definition));
+        let stored = Stored { schedule, first_entry };
         self.rename(&key, old_name, stored.schedule.name.clone());
-        let bytes = stored.definition.len() + 128;
+        let bytes = 128 + if is_defined { 0 } else { stored.size_bytes() };
         self.set(key, Some(stored));
         bytes
     }
@@ -86,7 +107,7 @@ impl Plans {
 
     fn set(&mut self, key: ScheduleKey, stored: Option<Stored>) {
         if let Some(slot) = self.index.get(&key).and_then(|at| self.slots.get_mut(*at)) {
-            slot.stored = stored.map(Arc::new);
+            slot.stored = stored;
             slot.changed = true;
         }
     }
@@ -149,14 +170,8 @@ impl Plans {
     pub(super) fn write(self, batch: &mut Batch, known: &mut Known, next_entry: u64) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
         for slot in self.slots {
-            let record = slot.stored.as_ref().filter(|_| slot.changed).map(|stored| stored.encode());
-            let on_disk = || keys::schedule(&slot.key.tenant, slot.key.id);
-            match (slot.existed, record) {
-                (_, Some(record)) => batch.put(Keyspace::Schedules, on_disk(), record),
-                (true, None) if slot.changed => batch.delete(Keyspace::Schedules, on_disk()),
-                (_, None) => {}
-            }
-            match (slot.existed, slot.stored.is_some()) {
+            slot.write(batch);
+            match (slot.before.is_some(), slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
                 (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
                 (true, true) | (false, false) => {}
@@ -195,6 +210,31 @@ impl Plans {
             batch.put(Keyspace::Ledger(day), key, value);
         }
         deltas
+    }
+}
+
+impl Slot {
+    /// Writes what is not on disk as it is now.
+    fn write(&self, batch: &mut Batch) {
+        if !self.changed {
+            return;
+        }
+        let on_disk = || keys::schedule(&self.key.tenant, self.key.id);
+        match (&self.before, &self.stored) {
+            (before, Some(stored)) => {
+                batch.put(Keyspace::Standings, on_disk(), stored.encode_standing());
+                let definition = &stored.schedule.definition;
+                let before = before.as_ref().map(|before| &before.schedule.definition);
+                if before.is_none_or(|before| !Arc::ptr_eq(before, definition)) {
+                    batch.put(Keyspace::Schedules, on_disk(), stored.encode_definition());
+                }
+            }
+            (Some(_), None) => {
+                batch.delete(Keyspace::Standings, on_disk());
+                batch.delete(Keyspace::Schedules, on_disk());
+            }
+            (None, None) => {}
+        }
     }
 }
 

@@ -18,9 +18,9 @@ use super::group::{Group, Slot};
 use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::record::Unreadable;
-use crate::schedule_record::Stored;
+use crate::schedule_record::{self, Stored};
 use crate::shared::{read_error, unreadable};
-use crate::{keys, rules, versioned};
+use crate::{keys, lean, rules, versioned};
 
 pub(crate) type Edits = Vec<Result<Edited, ScheduleRefusal>>;
 
@@ -120,23 +120,19 @@ impl Committer {
         self.calendars.remove(name);
     }
 
-    fn stored(&self, key: &ScheduleKey) -> Result<Option<Arc<Stored>>, Error> {
+    fn stored(&self, key: &ScheduleKey) -> Result<Option<Stored>, Error> {
         if let Some(stored) = self.known.get(key) {
-            return Ok(Some(Arc::clone(stored)));
+            return Ok(Some(stored.clone()));
         }
         if let Some(stored) = self.shared.ahead.take(key) {
             return Ok(Some(stored));
         }
-        let bytes =
-            self.kv.get(Keyspace::Schedules, &keys::schedule(&key.tenant, key.id)).map_err(read_error)?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        match Stored::decode(&self.shared.rules, &key.tenant, key.id, &bytes) {
-            Ok(stored) => Ok(Some(Arc::new(stored))),
-            Err(reason) => {
-                tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
-                Err(unreadable(reason))
-            }
+        let get = |keyspace, on_disk: &[u8]| self.kv.get(keyspace, on_disk);
+        let read = schedule_record::read(get, &self.shared.rules, &key.tenant, key.id);
+        if let Err(Error::Corrupt(reason)) = &read {
+            tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
         }
+        read
     }
 }
 
@@ -175,11 +171,22 @@ impl Desk<'_> {
                 }
             }
         }
+        if let Some(change) = &changes.schedule {
+            self.load_described(tenant, change)?;
+        }
         // Nothing fails from here on.
+        let put = match &changes.schedule {
+            Some(ScheduleChange::Put(schedule)) => Some(schedule),
+            Some(ScheduleChange::Removed(_)) | None => None,
+        };
         for change in changes.jobs {
             let Some(slot) = self.group.find(JobTag::new(tenant, change.id())) else { continue };
             match change {
-                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, job),
+                JobChange::Put(job) | JobChange::New(job) => {
+                    let of = put.filter(|put| put.next.is_some_and(|next| next.job_id == job.id));
+                    let lean = of.and_then(|schedule| lean::encode(&schedule.definition, &job));
+                    self.group.put_as(slot, job, lean);
+                }
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
@@ -200,6 +207,27 @@ impl Desk<'_> {
         if let Some((used_for, claim)) = changes.key {
             self.group.take_key(tenant.clone(), claim, used_for);
         }
+        Ok(())
+    }
+}
+
+impl Desk<'_> {
+    /// Takes in the jobs that leave it to a schedule what they ask for, if that is about to change: they are to be
+    /// written in full.
+    fn load_described(&mut self, tenant: &Tenant, change: &ScheduleChange) -> Result<(), Error> {
+        let (id, new) = match change {
+            ScheduleChange::Put(schedule) => (schedule.id, Some(&**schedule)),
+            ScheduleChange::Removed(id) => (*id, None),
+        };
+        let key = ScheduleKey { tenant: tenant.clone(), id };
+        if !self.group.plans.redefines(&key, new) {
+            return Ok(());
+        }
+        if let Some(next) = self.group.plans.get(&key).and_then(|old| old.schedule.next) {
+            self.committer.load_one(self.group, tenant, next.job_id)?;
+        }
+        self.group.add_first_attempts(&self.committer.shared.view, &key);
+        self.group.plans.note_redefined(key);
         Ok(())
     }
 }

@@ -47,6 +47,7 @@ impl Committer {
 
     fn plan(&mut self, group: &mut Group) -> Result<Plan, Error> {
         let mut plan = Plan::default();
+        group.spell_out();
         // A job that ends is two writes.
         plan.batch.0.reserve(2 * group.slots.len());
         let mut changes = Packed::default();
@@ -103,6 +104,9 @@ impl Committer {
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
             plan.armed.extend(armed.map(|write| write.key.clone()));
             is_changed = true;
+        }
+        if let Some(record) = slot.in_full.take() {
+            plan.batch.put(Keyspace::Waiting, slot.key.natural(shards), record);
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));

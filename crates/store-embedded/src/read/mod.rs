@@ -1,11 +1,12 @@
 //! Reads. Each registers with the view, then takes a snapshot, then asks which dated keyspaces there are: in this
 //! order nothing can be missed that happened before the read began.
 
+mod bulk;
 mod due;
 mod list;
 mod schedules;
 
-pub(crate) use schedules::read_ahead;
+pub(crate) use bulk::read_ahead;
 
 use std::sync::Arc;
 
