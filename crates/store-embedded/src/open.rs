@@ -14,7 +14,7 @@ use crate::attempts::{Claim, Lease};
 use crate::commit::Trail;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
-use crate::place::{JobKey, JobTag};
+use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::record::Unreadable;
 use crate::shared::Remembered;
 use crate::view::UnderWay;
@@ -42,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) next_claim: u64,
     /// Jobs that are tried again at the very instant in their id.
     pub(crate) retrying_at_home: FxHashSet<JobTag>,
+    /// Schedules with an occurrence that waits for the end of another.
+    pub(crate) holding: FxHashSet<ScheduleKey>,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
     /// Where the chains of the audit trail end.
@@ -125,6 +127,12 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
         let parsed = key.split_first().and_then(|(_, natural)| keys::parse(natural));
         let tag = parsed.and_then(|parsed| Some(JobTag::new(&parsed.tenant_name()?, parsed.id)));
         found.retrying_at_home.insert(tag.ok_or(Unreadable::Nonsense("a job that is tried again"))?);
+        Ok(())
+    })?;
+    scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::HOLDING], |key, _| {
+        let parsed = key.split_first().and_then(|(_, schedule)| keys::parse_schedule(schedule));
+        let (tenant, id) = parsed.ok_or(Unreadable::Nonsense("a schedule with a job that waits"))?;
+        found.holding.insert(ScheduleKey { tenant, id });
         Ok(())
     })?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SUB_SHARDS], |key, value| {

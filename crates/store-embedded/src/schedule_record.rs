@@ -19,6 +19,7 @@ use tidewheel_core::schedule::{Definition, LastFire, Next, Schedule, ScheduleId,
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Error;
 
+use crate::definition::Decoder;
 use crate::kv::{Keyspace, KvError};
 use crate::record::Unreadable;
 use crate::rules::Rules;
@@ -104,13 +105,13 @@ impl Stored {
     }
 
     pub(crate) fn decode(
-        rules: &Rules,
+        decoder: &mut Decoder<'_>,
         tenant: &Tenant,
         id: ScheduleId,
         definition: &Bytes,
         standing: &[u8],
     ) -> Result<Self, Unreadable> {
-        let definition = definition::decode(rules, &body(definition)?)?;
+        let definition = decoder.decode(&body(definition)?)?;
         Self::place(tenant, id, Arc::new(definition), standing)
     }
 
@@ -165,7 +166,8 @@ pub(crate) fn read(
     let standing = get(Keyspace::Standings, &key).map_err(read_error)?;
     // An empty record is none, and refused.
     let standing = standing.unwrap_or_default();
-    Stored::decode(rules, tenant, id, &definition, &standing).map(Some).map_err(unreadable)
+    let mut decoder = Decoder::new(rules);
+    Stored::decode(&mut decoder, tenant, id, &definition, &standing).map(Some).map_err(unreadable)
 }
 
 /// What the jobs of a schedule ask for, and the key of its own; of its record in `schedules`. Can be read even when

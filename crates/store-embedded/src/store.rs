@@ -71,6 +71,7 @@ impl EmbeddedStore {
             next_claim: found.next_claim,
             retrying_at_home: found.retrying_at_home,
             claims: found.claims,
+            holding: found.holding,
             next_entry: found.next_entry,
             document_change: found.document_change,
             trail: found.trail.recording(options.audit_changes),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Definition, Entry, Schedule, ScheduleId};
+use tidewheel_core::time::Timestamp;
 use tidewheel_store::LedgerCursor;
 
 use super::known::Known;
@@ -46,24 +47,36 @@ impl Plans {
         self.index.contains_key(key)
     }
 
+    /// The place of a schedule the group knows.
+    pub(super) fn find(&self, key: &ScheduleKey) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    /// The schedule of that place, as it is now.
+    pub(super) fn at(&self, at: usize) -> Option<&Stored> {
+        self.slots.get(at).and_then(|slot| slot.stored.as_ref())
+    }
+
     /// Whether the group knows that there is no such schedule.
     pub(super) fn is_gone(&self, key: &ScheduleKey) -> bool {
         self.is_known(key) && self.get(key).is_none()
     }
 
-    /// Notes a schedule as it was before the group.
-    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Stored>) {
-        self.index.insert(key.clone(), self.slots.len());
+    /// Notes a schedule as it was before the group; says at which place.
+    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Stored>) -> usize {
+        let at = self.slots.len();
+        self.index.insert(key.clone(), at);
         self.slots.push(Slot { key, before: stored.clone(), stored, changed: false });
+        at
     }
 
     pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
-        self.index.get(key).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.stored.as_ref())
+        self.find(key).and_then(|at| self.at(at))
     }
 
     /// Whether the jobs of a schedule that is there ask for something else when it becomes `new`, or is removed.
-    pub(super) fn redefines(&self, key: &ScheduleKey, new: Option<&Schedule>) -> bool {
-        let Some(old) = self.get(key).map(|old| &old.schedule.definition) else { return false };
+    pub(super) fn redefines(&self, at: usize, new: Option<&Schedule>) -> bool {
+        let Some(old) = self.at(at).map(|old| &old.schedule.definition) else { return false };
         let is_same = |new: &Arc<Definition>| {
             Arc::ptr_eq(old, new)
                 || (old.template == new.template && old.idempotency_key == new.idempotency_key)
@@ -84,38 +97,32 @@ impl Plans {
         self.redefined.contains(key)
     }
 
-    /// Makes the schedule what it is now; a new one's ledger begins with the entry `next_entry`. Answers about
-    /// how much is to be written.
-    pub(super) fn put(&mut self, schedule: Arc<Schedule>, next_entry: u64) -> usize {
-        let key = ScheduleKey { tenant: schedule.tenant.clone(), id: schedule.id };
-        let old = self.get(&key);
-        let old_name = old.and_then(|old| old.schedule.name.clone());
+    /// Makes the schedule of that place what it is now; a new one's ledger begins with the entry `next_entry`. Answers
+    /// about how much is to be written.
+    pub(super) fn put(&mut self, at: usize, schedule: Arc<Schedule>, next_entry: u64) -> usize {
+        let old = self.at(at);
         let first_entry = old.map_or(next_entry, |old| old.first_entry);
         let is_defined = old.is_some_and(|old| Arc::ptr_eq(&old.schedule.definition, &schedule.definition));
         let stored = Stored { schedule, first_entry };
-        self.rename(&key, old_name, stored.schedule.name.clone());
         let bytes = 128 + if is_defined { 0 } else { stored.size_bytes() };
-        self.set(key, Some(stored));
+        self.set(at, Some(stored));
         bytes
     }
 
-    pub(super) fn remove(&mut self, key: ScheduleKey) {
-        let old_name = self.get(&key).and_then(|old| old.schedule.name.clone());
-        self.rename(&key, old_name, None);
-        self.set(key, None);
+    pub(super) fn remove(&mut self, at: usize) {
+        self.set(at, None);
     }
 
-    fn set(&mut self, key: ScheduleKey, stored: Option<Stored>) {
-        if let Some(slot) = self.index.get(&key).and_then(|at| self.slots.get_mut(*at)) {
-            slot.stored = stored;
-            slot.changed = true;
-        }
-    }
-
-    fn rename(&mut self, key: &ScheduleKey, old: Option<Arc<str>>, new: Option<Arc<str>>) {
+    fn set(&mut self, at: usize, stored: Option<Stored>) {
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        slot.changed = true;
+        let old = std::mem::replace(&mut slot.stored, stored);
+        let old = old.and_then(|old| old.schedule.name.clone());
+        let new = slot.stored.as_ref().and_then(|new| new.schedule.name.clone());
         if old == new {
             return;
         }
+        let key = slot.key.clone();
         for (name, holder) in [(old, None), (new, Some(key.id))] {
             let Some(name) = name else { continue };
             let name = (key.tenant.clone(), name);
@@ -166,19 +173,24 @@ impl Plans {
         days
     }
 
-    /// Writes all of it, and lets `known` know.
-    pub(super) fn write(self, batch: &mut Batch, known: &mut Known, next_entry: u64) -> ScheduleDeltas {
+    /// Writes all of it, and takes note of what is kept in memory.
+    pub(super) fn write(
+        self,
+        batch: &mut Batch,
+        (known, holding): (&mut Known, &mut FxHashSet<ScheduleKey>),
+        now: Timestamp,
+        next_entry: u64,
+    ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
         for slot in self.slots {
-            slot.write(batch);
+            slot.write(batch, holding);
             match (slot.before.is_some(), slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
                 (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
                 (true, true) | (false, false) => {}
             }
             match slot.stored {
-                Some(stored) if slot.changed => known.put(slot.key, stored),
-                Some(stored) => known.keep(slot.key, stored),
+                Some(stored) => known.note(slot.key, stored, now, slot.changed),
                 None => known.remove(&slot.key),
             }
         }
@@ -215,9 +227,23 @@ impl Plans {
 
 impl Slot {
     /// Writes what is not on disk as it is now.
-    fn write(&self, batch: &mut Batch) {
+    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleKey>) {
         if !self.changed {
             return;
+        }
+        let holds = |stored: &Option<Stored>| stored.as_ref().is_some_and(|it| it.schedule.held.is_some());
+        match (holds(&self.before), holds(&self.stored)) {
+            (false, true) => {
+                holding.insert(self.key.clone());
+                let key = keys::schedule(&self.key.tenant, self.key.id);
+                batch.put(Keyspace::Meta, keys::meta::holding(&key), Vec::new());
+            }
+            (true, false) => {
+                holding.remove(&self.key);
+                let key = keys::schedule(&self.key.tenant, self.key.id);
+                batch.delete(Keyspace::Meta, keys::meta::holding(&key));
+            }
+            (true, true) | (false, false) => {}
         }
         let on_disk = || keys::schedule(&self.key.tenant, self.key.id);
         match (&self.before, &self.stored) {

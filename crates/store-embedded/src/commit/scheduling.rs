@@ -171,8 +171,9 @@ impl Desk<'_> {
                 }
             }
         }
-        if let Some(change) = &changes.schedule {
-            self.load_described(tenant, change)?;
+        let place = changes.schedule.as_ref().and_then(|change| self.place_of(tenant, change));
+        if let (Some(at), Some(change)) = (place, &changes.schedule) {
+            self.load_described(tenant, at, change)?;
         }
         // Nothing fails from here on.
         let put = match &changes.schedule {
@@ -190,14 +191,12 @@ impl Desk<'_> {
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
-        match changes.schedule {
-            None => {}
-            Some(ScheduleChange::Removed(id)) => {
-                self.group.plans.remove(ScheduleKey { tenant: tenant.clone(), id });
-            }
-            Some(ScheduleChange::Put(schedule)) => {
+        match (place, changes.schedule) {
+            (None, _) | (_, None) => {}
+            (Some(at), Some(ScheduleChange::Removed(_))) => self.group.plans.remove(at),
+            (Some(at), Some(ScheduleChange::Put(schedule))) => {
                 let id = schedule.id;
-                self.group.bytes += self.group.plans.put(schedule, self.committer.next_entry);
+                self.group.bytes += self.group.plans.put(at, schedule, self.committer.next_entry);
                 for entry in &changes.entries {
                     self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
                     self.committer.next_entry += 1;
@@ -211,21 +210,33 @@ impl Desk<'_> {
     }
 }
 
+fn schedule_id(change: &ScheduleChange) -> ScheduleId {
+    match change {
+        ScheduleChange::Put(schedule) => schedule.id,
+        ScheduleChange::Removed(id) => *id,
+    }
+}
+
 impl Desk<'_> {
+    /// The place of a schedule that is changed, which was read before.
+    fn place_of(&self, tenant: &Tenant, change: &ScheduleChange) -> Option<usize> {
+        self.group.plans.find(&ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) })
+    }
+
     /// Takes in the jobs that leave it to a schedule what they ask for, if that is about to change: they are to be
     /// written in full.
-    fn load_described(&mut self, tenant: &Tenant, change: &ScheduleChange) -> Result<(), Error> {
-        let (id, new) = match change {
-            ScheduleChange::Put(schedule) => (schedule.id, Some(&**schedule)),
-            ScheduleChange::Removed(id) => (*id, None),
+    fn load_described(&mut self, tenant: &Tenant, at: usize, change: &ScheduleChange) -> Result<(), Error> {
+        let new = match change {
+            ScheduleChange::Put(schedule) => Some(&**schedule),
+            ScheduleChange::Removed(_) => None,
         };
-        let key = ScheduleKey { tenant: tenant.clone(), id };
-        if !self.group.plans.redefines(&key, new) {
+        if !self.group.plans.redefines(at, new) {
             return Ok(());
         }
-        if let Some(next) = self.group.plans.get(&key).and_then(|old| old.schedule.next) {
+        if let Some(next) = self.group.plans.at(at).and_then(|old| old.schedule.next) {
             self.committer.load_one(self.group, tenant, next.job_id)?;
         }
+        let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
         self.group.add_first_attempts(&self.committer.shared.view, &key);
         self.group.plans.note_redefined(key);
         Ok(())
@@ -240,11 +251,22 @@ impl Books for Desk<'_> {
 
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
         let key = ScheduleKey { tenant: tenant.clone(), id };
-        if !self.group.plans.is_known(&key) {
-            let stored = self.committer.stored(&key)?;
-            self.group.plans.add(key.clone(), stored);
+        let at = match self.group.plans.find(&key) {
+            Some(at) => at,
+            None => {
+                let stored = self.committer.stored(&key)?;
+                self.group.plans.add(key, stored)
+            }
+        };
+        Ok(self.group.plans.at(at).map(|stored| Arc::clone(&stored.schedule)))
+    }
+
+    fn may_hold(&mut self, tenant: &Tenant, id: ScheduleId) -> bool {
+        let key = ScheduleKey { tenant: tenant.clone(), id };
+        match self.group.plans.find(&key) {
+            Some(at) => self.group.plans.at(at).is_some_and(|stored| stored.schedule.held.is_some()),
+            None => !self.committer.holding.is_empty() && self.committer.holding.contains(&key),
         }
-        Ok(self.group.plans.get(&key).map(|stored| Arc::clone(&stored.schedule)))
     }
 
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId) {

@@ -74,8 +74,9 @@ impl Committer {
             self.ready_ledger(day)?;
         }
         plan.schedules_changed = group.plans.changed();
-        plan.schedules =
-            std::mem::take(&mut group.plans).write(&mut plan.batch, &mut self.known, self.next_entry);
+        let plans = std::mem::take(&mut group.plans);
+        let kept = (&mut self.known, &mut self.holding);
+        plan.schedules = plans.write(&mut plan.batch, kept, group.now, self.next_entry);
         self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
         Ok(plan)
     }

@@ -1,5 +1,5 @@
-//! Reading records of many schedules at once. Those that stand close together, as those of a herd do, are read in one
-//! walk over them.
+//! Reading many records at once, of schedules and their jobs. Those that stand close together, as those of a herd do, are
+//! read in one walk over them.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
@@ -13,16 +13,17 @@ use tidewheel_store::Error;
 
 use super::Reader;
 use crate::ahead::Looking;
-use crate::keys;
+use crate::definition::Decoder;
 use crate::kv::{Direction, Keyspace, Kv, KvError, Snapshot};
 use crate::lean::Lean;
-use crate::place::ScheduleKey;
+use crate::place::{JobKey, ScheduleKey};
 use crate::rules::Rules;
 use crate::schedule_record::Stored;
 use crate::shared::{Shared, read_error, unreadable};
+use crate::{keys, record};
 
 /// Records that are looked for in one scan.
-const STRETCH_COUNT: usize = 64;
+const STRETCH_COUNT: usize = 256;
 /// Others that are stepped over for each of them, before they are looked up one by one.
 const STEPPED_OVER_MAX: usize = 3;
 
@@ -32,29 +33,42 @@ pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, mut schedules: Vec<Schedu
     let looking = shared.ahead.begin();
     let snapshot = kv.snapshot();
     schedules.sort_unstable_by(|a, b| (&a.tenant, a.id).cmp(&(&b.tenant, b.id)));
-    if let Ok(read) = read_schedules(&*snapshot, &shared.rules, &schedules) {
+    if let Ok(read) = read_schedules(&*snapshot, &shared.rules, &schedules, Wanted::All) {
         let found = schedules.into_iter().zip(read);
         looking.keep(found.filter_map(|(key, (_, stored))| Some((key, stored?))));
     }
     drop(reading);
 }
 
-/// Reads schedules, given in the order of their keys: their definitions, and themselves where they can be read.
+/// Which records of schedules to read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Definitions,
+    All,
+}
+
+/// Reads schedules, given in the order of their keys: their definitions and, if all is wanted, themselves where they
+/// can be read.
 fn read_schedules(
     snapshot: &dyn Snapshot,
     rules: &Rules,
-    wanted: &[ScheduleKey],
+    schedules: &[ScheduleKey],
+    wanted: Wanted,
 ) -> Result<Vec<(Option<Bytes>, Option<Stored>)>, KvError> {
-    let on_disk: Vec<_> = wanted.iter().map(|key| keys::schedule(&key.tenant, key.id)).collect();
-    let mut found = vec![(None, None); wanted.len()];
+    let on_disk: Vec<_> = schedules.iter().map(|key| keys::schedule(&key.tenant, key.id)).collect();
+    let mut found = vec![(None, None); schedules.len()];
     read_many(snapshot, Keyspace::Schedules, &on_disk, &mut |at, bytes| {
         if let Some((definition, _)) = found.get_mut(at) {
             *definition = Some(Bytes::copy_from_slice(bytes));
         }
     })?;
+    if wanted == Wanted::Definitions {
+        return Ok(found);
+    }
+    let mut decoder = Decoder::new(rules);
     read_many(snapshot, Keyspace::Standings, &on_disk, &mut |at, standing| {
-        if let (Some(key), Some((Some(definition), stored))) = (wanted.get(at), found.get_mut(at)) {
-            *stored = Stored::decode(rules, &key.tenant, key.id, definition, standing).ok();
+        if let (Some(key), Some((Some(definition), stored))) = (schedules.get(at), found.get_mut(at)) {
+            *stored = Stored::decode(&mut decoder, &key.tenant, key.id, definition, standing).ok();
         }
     })?;
     Ok(found)
@@ -113,22 +127,62 @@ fn scan_for(
 }
 
 impl Reader<'_> {
-    /// The jobs of lean records of one tenant, in their order. Keeps their schedules for whoever claims them.
+    /// Many jobs of one tenant: those that wait for one time stand together.
+    pub(super) fn get_many(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
+        let mut sorted: Vec<_> =
+            (0_usize..).zip(ids).map(|(at, id)| (keys::job(self.shards, tenant, *id), at, *id)).collect();
+        sorted.sort_unstable();
+        let (on_disk, places): (Vec<_>, Vec<_>) =
+            sorted.into_iter().map(|(key, at, id)| (key, (at, id))).unzip();
+        let mut found: Vec<Option<Bytes>> = vec![None; ids.len()];
+        read_many(&*self.snapshot, Keyspace::Waiting, &on_disk, &mut |at, bytes| {
+            if let Some(record) = found.get_mut(at) {
+                *record = Some(Bytes::copy_from_slice(bytes));
+            }
+        })
+        .map_err(read_error)?;
+        let mut lean = Vec::new();
+        for ((_, id), record) in places.iter().zip(&found) {
+            let record = record.as_deref().unwrap_or_default();
+            lean.extend(Lean::read(*id, record).map_err(unreadable)?.map(|lean| (*id, lean)));
+        }
+        let mut resolved = self.resolve(tenant, &lean, None)?.into_iter().peekable();
+        let mut jobs = Vec::with_capacity(ids.len());
+        for ((at, id), record) in places.into_iter().zip(found) {
+            let key = JobKey { id, tenant: tenant.clone() };
+            let job = match (resolved.next_if(|job| job.id == id), record) {
+                (Some(job), _) => Some(self.running_or(key.tag(), Arc::unwrap_or_clone(job))),
+                (None, Some(record)) => {
+                    let job = record::decode(tenant, id, &record).map_err(unreadable)?;
+                    Some(self.running_or(key.tag(), job))
+                }
+                (None, None) => self.get_one(key)?,
+            };
+            jobs.push((at, job));
+        }
+        jobs.sort_unstable_by_key(|(at, _)| *at);
+        Ok(jobs.into_iter().map(|(_, job)| job).collect())
+    }
+
+    /// The jobs of lean records of one tenant, in their order. If they are about to be claimed, keeps their schedules for
+    /// that.
     pub(super) fn resolve(
         &self,
         tenant: &Tenant,
         records: &[(JobId, Lean)],
-        looking: &Looking<'_>,
+        looking: Option<&Looking<'_>>,
     ) -> Result<Vec<Arc<Job>>, Error> {
-        let mut sorted: Vec<_> = (0..).zip(records).collect();
+        let mut sorted: Vec<_> = (0_usize..).zip(records).collect();
         sorted.sort_unstable_by_key(|(_, (_, lean))| lean.occurrence.schedule_id);
         let schedule = |lean: &Lean| ScheduleKey { tenant: tenant.clone(), id: lean.occurrence.schedule_id };
-        let wanted: Vec<_> = sorted.iter().map(|(_, (_, lean))| schedule(lean)).collect();
-        let read = read_schedules(&*self.snapshot, &self.shared.rules, &wanted).map_err(read_error)?;
-        let mut jobs: Vec<(usize, Arc<Job>)> = Vec::with_capacity(records.len());
+        let schedules: Vec<_> = sorted.iter().map(|(_, (_, lean))| schedule(lean)).collect();
+        let wanted = if looking.is_some() { Wanted::All } else { Wanted::Definitions };
+        let read =
+            read_schedules(&*self.snapshot, &self.shared.rules, &schedules, wanted).map_err(read_error)?;
+        let mut jobs = Vec::with_capacity(records.len());
         let mut ahead = Vec::with_capacity(records.len());
         for ((at, (id, lean)), (key, (definition, stored))) in
-            sorted.into_iter().zip(wanted.into_iter().zip(read))
+            sorted.into_iter().zip(schedules.into_iter().zip(read))
         {
             let job = match &stored {
                 Some(Stored { schedule, .. }) => {
@@ -141,7 +195,9 @@ impl Reader<'_> {
             let is_next = |stored: &Stored| stored.schedule.next.is_some_and(|next| next.job_id == *id);
             ahead.extend(stored.filter(is_next).map(|stored| (key, stored)));
         }
-        looking.keep(ahead.into_iter());
+        if let Some(looking) = looking {
+            looking.keep(ahead.into_iter());
+        }
         jobs.sort_unstable_by_key(|(at, _)| *at);
         Ok(jobs.into_iter().map(|(_, job)| job).collect())
     }

@@ -186,7 +186,7 @@ impl Reader<'_> {
                     Waiting::Whole(_) => None,
                 })
                 .collect();
-            let mut resolved = self.resolve(tenant, &lean, looking)?.into_iter();
+            let mut resolved = self.resolve(tenant, &lean, Some(looking))?.into_iter();
             for waiting in some {
                 let job = match waiting {
                     Waiting::Whole(job) => Some(Arc::clone(job)),

@@ -23,6 +23,9 @@ use crate::shared::{Days, Shared, locate, read_error};
 use crate::view::Reading;
 use crate::{checkpoints, keys, pointers};
 
+/// At least so many jobs are looked up together.
+const MANY_COUNT_MIN: usize = 16;
+
 /// One read under way.
 pub(crate) struct Reader<'a> {
     shards: u16,
@@ -53,6 +56,9 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn get(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
+        if ids.len() >= MANY_COUNT_MIN {
+            return self.get_many(tenant, ids);
+        }
         ids.iter().map(|id| self.get_one(JobKey { id: *id, tenant: tenant.clone() })).collect()
     }
 

@@ -12,6 +12,7 @@ use tidewheel_store::{Error, LedgerCursor, LedgerPage, SchedulePage, ScheduleQue
 use super::Reader;
 use super::due::bad_key;
 use crate::commit::{decode_calendar, decode_holder};
+use crate::definition::Decoder;
 use crate::kv::{Direction, Keyspace};
 use crate::open::scan_prefix;
 use crate::record::Unreadable;
@@ -28,6 +29,18 @@ struct Records {
     id: ScheduleId,
     definition: Bytes,
     standing: Bytes,
+}
+
+/// The schedule, if it is wanted. One that cannot be read is left out.
+fn wanted(query: &ScheduleQuery, decoder: &mut Decoder<'_>, records: &Records) -> Option<Schedule> {
+    let Records { id, definition, standing } = records;
+    match Stored::decode(decoder, &query.tenant, *id, definition, standing) {
+        Ok(stored) => query.matches(&stored.schedule).then(|| Arc::unwrap_or_clone(stored.schedule)),
+        Err(reason) => {
+            tracing::error!(tenant = %query.tenant, schedule = %id, %reason, "a schedule cannot be read");
+            None
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -52,6 +65,7 @@ impl Reader<'_> {
 
     pub(crate) fn list_schedules(&self, query: &ScheduleQuery) -> Result<SchedulePage, Error> {
         let mut page = SchedulePage::default();
+        let mut decoder = Decoder::new(&self.shared.rules);
         let (mut scanned, mut last, mut chunk) = (0, query.after, CHUNK_COUNT_MIN);
         loop {
             let read = self.records(&query.tenant, last, chunk)?;
@@ -63,24 +77,12 @@ impl Reader<'_> {
                 }
                 scanned += 1;
                 last = Some(records.id);
-                page.schedules.extend(self.wanted(query, &records));
+                page.schedules.extend(wanted(query, &mut decoder, &records));
             }
             if is_end {
                 return Ok(page);
             }
             chunk = (chunk * 2).min(CHUNK_COUNT_MAX);
-        }
-    }
-
-    /// The schedule, if it is wanted. One that cannot be read is left out.
-    fn wanted(&self, query: &ScheduleQuery, records: &Records) -> Option<Schedule> {
-        let Records { id, definition, standing } = records;
-        match Stored::decode(&self.shared.rules, &query.tenant, *id, definition, standing) {
-            Ok(stored) => query.matches(&stored.schedule).then(|| Arc::unwrap_or_clone(stored.schedule)),
-            Err(reason) => {
-                tracing::error!(tenant = %query.tenant, schedule = %id, %reason, "a schedule cannot be read");
-                None
-            }
         }
     }
 
