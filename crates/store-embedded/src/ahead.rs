@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
-/// Schedules kept; when there are more, all are forgotten.
-const READ_COUNT_MAX: usize = 32_768;
+/// Schedules of one generation, of which there are two.
+const GENERATION_COUNT_MAX: usize = 32_768;
 /// Changes remembered for readers; beyond, those who began before the last of them keep nothing.
 const CHANGED_COUNT_MAX: usize = 65_536;
 
@@ -28,7 +28,17 @@ struct Inner {
     changed: FxHashMap<ScheduleKey, u64>,
     /// What changed up to here is no longer known in detail.
     forgotten_until: u64,
-    read: FxHashMap<ScheduleKey, Stored>,
+    /// Two generations: when the young one is full, it becomes the old one, and what nobody asked for is forgotten.
+    young: FxHashMap<ScheduleKey, Stored>,
+    old: FxHashMap<ScheduleKey, Stored>,
+}
+
+impl Inner {
+    /// Takes it out of both: what the old one has may be older.
+    fn take(&mut self, key: &ScheduleKey) -> Option<Stored> {
+        let old = if self.old.is_empty() { None } else { self.old.remove(key) };
+        self.young.remove(key).or(old)
+    }
 }
 
 /// A reader's registration; ends when dropped.
@@ -61,7 +71,7 @@ impl Ahead {
             inner.changed.clear();
         }
         for key in changed {
-            inner.read.remove(&key);
+            inner.take(&key);
             if !inner.readers.is_empty() {
                 inner.changed.insert(key, version);
             }
@@ -79,13 +89,13 @@ impl Ahead {
     /// Those of which nothing was read.
     pub(crate) fn lacking(&self, mut schedules: Vec<ScheduleKey>) -> Vec<ScheduleKey> {
         let inner = self.lock();
-        schedules.retain(|key| !inner.read.contains_key(key));
+        schedules.retain(|key| !inner.young.contains_key(key) && !inner.old.contains_key(key));
         schedules
     }
 
     /// Hands over what was read of a schedule.
     pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Stored> {
-        self.lock().read.remove(key)
+        self.lock().take(key)
     }
 }
 
@@ -100,10 +110,10 @@ impl Looking<'_> {
             if inner.changed.get(&key).is_some_and(|changed| *changed > self.version) {
                 continue;
             }
-            if inner.read.len() >= READ_COUNT_MAX {
-                inner.read.clear();
+            if inner.young.len() >= GENERATION_COUNT_MAX {
+                inner.old = std::mem::take(&mut inner.young);
             }
-            inner.read.insert(key, stored);
+            inner.young.insert(key, stored);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, mut schedules: Vec<Schedu
     schedules.sort_unstable_by(|a, b| (&a.tenant, a.id).cmp(&(&b.tenant, b.id)));
     if let Ok(read) = read_schedules(&*snapshot, &shared.rules, &schedules, Wanted::All) {
         let found = schedules.into_iter().zip(read);
-        looking.keep(found.filter_map(|(key, (_, stored))| Some((key, stored?))));
+        looking.keep(found.filter_map(|(key, found)| Some((key, found.stored?))));
     }
     drop(reading);
 }
@@ -47,19 +47,27 @@ enum Wanted {
     All,
 }
 
-/// Reads schedules, given in the order of their keys: their definitions and, if all is wanted, themselves where they
-/// can be read.
+/// What was found of a schedule.
+#[derive(Clone, Default)]
+struct Found {
+    /// The record of its definition.
+    definition: Option<Bytes>,
+    stored: Option<Stored>,
+}
+
+/// Reads schedules, given in the order of their keys: the records of their definitions and, if all is wanted, themselves
+/// where they can be read.
 fn read_schedules(
     snapshot: &dyn Snapshot,
     rules: &Rules,
     schedules: &[ScheduleKey],
     wanted: Wanted,
-) -> Result<Vec<(Option<Bytes>, Option<Stored>)>, KvError> {
+) -> Result<Vec<Found>, KvError> {
     let on_disk: Vec<_> = schedules.iter().map(|key| keys::schedule(&key.tenant, key.id)).collect();
-    let mut found = vec![(None, None); schedules.len()];
+    let mut found = vec![Found::default(); schedules.len()];
     read_many(snapshot, Keyspace::Schedules, &on_disk, &mut |at, bytes| {
-        if let Some((definition, _)) = found.get_mut(at) {
-            *definition = Some(Bytes::copy_from_slice(bytes));
+        if let Some(found) = found.get_mut(at) {
+            found.definition = Some(Bytes::copy_from_slice(bytes));
         }
     })?;
     if wanted == Wanted::Definitions {
@@ -67,7 +75,9 @@ fn read_schedules(
     }
     let mut decoder = Decoder::new(rules);
     read_many(snapshot, Keyspace::Standings, &on_disk, &mut |at, standing| {
-        if let (Some(key), Some((Some(definition), stored))) = (schedules.get(at), found.get_mut(at)) {
+        if let (Some(key), Some(Found { definition: Some(definition), stored })) =
+            (schedules.get(at), found.get_mut(at))
+        {
             *stored = Stored::decode(&mut decoder, &key.tenant, key.id, definition, standing).ok();
         }
     })?;
@@ -181,7 +191,7 @@ impl Reader<'_> {
             read_schedules(&*self.snapshot, &self.shared.rules, &schedules, wanted).map_err(read_error)?;
         let mut jobs = Vec::with_capacity(records.len());
         let mut ahead = Vec::with_capacity(records.len());
-        for ((at, (id, lean)), (key, (definition, stored))) in
+        for ((at, (id, lean)), (key, Found { definition, stored })) in
             sorted.into_iter().zip(schedules.into_iter().zip(read))
         {
             let job = match &stored {
