@@ -1,17 +1,17 @@
-//! Schedules read ahead of the commit thread: a call with many claims reads the schedules it will need while the
-//! thread is still busy with others. What is here is as it is on disk: a reader registers before it takes its
+//! Schedules read ahead of the commit thread: reading what is due reads the schedules of what is found, and a call with
+//! many claims those that are still missing, while the thread is busy with others. What is here is as it is on disk: a reader registers before it takes its
 //! snapshot, and what was committed since is not kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
 use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
-/// Schedules kept; when there are more, all are forgotten.
-const READ_COUNT_MAX: usize = 32_768;
+/// Schedules of one generation, of which there are two.
+const GENERATION_COUNT_MAX: usize = 32_768;
 /// Changes remembered for readers; beyond, those who began before the last of them keep nothing.
 const CHANGED_COUNT_MAX: usize = 65_536;
 
@@ -28,7 +28,17 @@ struct Inner {
     changed: FxHashMap<ScheduleKey, u64>,
     /// What changed up to here is no longer known in detail.
     forgotten_until: u64,
-    read: FxHashMap<ScheduleKey, Arc<Stored>>,
+    /// Two generations: when the young one is full, it becomes the old one, and what nobody asked for is forgotten.
+    young: FxHashMap<ScheduleKey, Stored>,
+    old: FxHashMap<ScheduleKey, Stored>,
+}
+
+impl Inner {
+    /// Takes it out of both: what the old one has may be older.
+    fn take(&mut self, key: &ScheduleKey) -> Option<Stored> {
+        let old = if self.old.is_empty() { None } else { self.old.remove(key) };
+        self.young.remove(key).or(old)
+    }
 }
 
 /// A reader's registration; ends when dropped.
@@ -61,10 +71,14 @@ impl Ahead {
             inner.changed.clear();
         }
         for key in changed {
-            inner.read.remove(&key);
+            inner.take(&key);
             if !inner.readers.is_empty() {
                 inner.changed.insert(key, version);
             }
+        }
+        if inner.changed.len() > CHANGED_COUNT_MAX {
+            let oldest = inner.readers.first_key_value().map_or(version, |(version, _)| *version);
+            inner.changed.retain(|_, changed| *changed > oldest);
         }
         if inner.changed.len() > CHANGED_COUNT_MAX {
             inner.changed.clear();
@@ -72,15 +86,22 @@ impl Ahead {
         }
     }
 
+    /// Those of which nothing was read.
+    pub(crate) fn lacking(&self, mut schedules: Vec<ScheduleKey>) -> Vec<ScheduleKey> {
+        let inner = self.lock();
+        schedules.retain(|key| !inner.young.contains_key(key) && !inner.old.contains_key(key));
+        schedules
+    }
+
     /// Hands over what was read of a schedule.
-    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Arc<Stored>> {
-        self.lock().read.remove(key)
+    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Stored> {
+        self.lock().take(key)
     }
 }
 
 impl Looking<'_> {
     /// Keeps what was read, except what changed meanwhile.
-    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Arc<Stored>)>) {
+    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Stored)>) {
         let mut inner = self.ahead.lock();
         if self.version < inner.forgotten_until {
             return;
@@ -89,10 +110,10 @@ impl Looking<'_> {
             if inner.changed.get(&key).is_some_and(|changed| *changed > self.version) {
                 continue;
             }
-            if inner.read.len() >= READ_COUNT_MAX {
-                inner.read.clear();
+            if inner.young.len() >= GENERATION_COUNT_MAX {
+                inner.old = std::mem::take(&mut inner.young);
             }
-            inner.read.insert(key, stored);
+            inner.young.insert(key, stored);
         }
     }
 }
@@ -112,25 +133,27 @@ impl Drop for Looking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use tidewheel_core::names::Tenant;
     use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
     use tidewheel_core::time::Timestamp;
 
     use crate::definition::tests::definition;
 
-    fn stored() -> (ScheduleKey, Arc<Stored>) {
+    fn stored() -> (ScheduleKey, Stored) {
         let (id, tenant) = (ScheduleId::from_bytes([1; 16]), Tenant::default());
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
         let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
-        (ScheduleKey { tenant, id }, Arc::new(Stored::new(Arc::new(schedule), 0)))
+        (ScheduleKey { tenant, id }, Stored { schedule: Arc::new(schedule), first_entry: 0 })
     }
 
     #[test]
     fn what_changed_since_the_reader_began_is_not_kept() {
         let ahead = Ahead::default();
         let (key, value) = stored();
-        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), Arc::clone(&value))));
+        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), value.clone())));
         let change = || ahead.publish(std::iter::once(key.clone()));
         change();
         let before = ahead.begin();

@@ -1,4 +1,4 @@
-//! What was asked of a schedule, on disk: part of its record.
+//! What was asked of a schedule, on disk.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidewheel_core::job::{Destination, Priority, Target};
 use tidewheel_core::limits::{MISFIRE_GRACE_MS_DEFAULT, TIMEOUT_MS_DEFAULT};
-use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Template};
+use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Rule, Template};
 
 use crate::record::{METHOD_USUAL, Retry, Unreadable, borrowed, in_one_go, owned};
 use crate::rules::{self, Rules};
@@ -51,7 +51,8 @@ struct TemplateRecord<'a> {
     labels: Vec<(&'a str, &'a str)>,
 }
 
-pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
+/// Adds a definition to `bytes`.
+pub(crate) fn encode(definition: &Definition, bytes: Vec<u8>) -> Vec<u8> {
     let record = DefinitionRecord {
         rule: &rules::encode(&definition.rule),
         window_ms: definition.window_ms,
@@ -66,7 +67,7 @@ pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
         idempotency_key: definition.idempotency_key.as_deref(),
         note: definition.note.as_deref(),
     };
-    postcard::to_stdvec(&record).unwrap_or_default()
+    postcard::to_extend(&record, bytes).unwrap_or_default()
 }
 
 fn template_of(template: &Template) -> TemplateRecord<'_> {
@@ -91,11 +92,47 @@ fn template_of(template: &Template) -> TemplateRecord<'_> {
     }
 }
 
-/// Reads a definition; its payload is a part of `bytes`.
-pub(crate) fn decode(rules: &Rules, bytes: &Bytes) -> Result<Definition, Unreadable> {
-    let record: DefinitionRecord<'_> = postcard::from_bytes(bytes).map_err(|_| NONSENSE)?;
+/// Reads definitions one after the other; their payloads are parts of what they are read from. Neighbours often have
+/// one rule, are of one type and go to one place, which is then kept once.
+pub(crate) struct Decoder<'r> {
+    rules: &'r Rules,
+    rule: Option<(Vec<u8>, Arc<Rule>)>,
+    neighbour: Neighbour,
+}
+
+#[derive(Default)]
+struct Neighbour {
+    kind: Option<Arc<str>>,
+    destination: Option<Destination>,
+}
+
+impl<'r> Decoder<'r> {
+    pub(crate) fn new(rules: &'r Rules) -> Self {
+        Self { rules, rule: None, neighbour: Neighbour::default() }
+    }
+
+    pub(crate) fn decode(&mut self, bytes: &Bytes) -> Result<Definition, Unreadable> {
+        let record: DefinitionRecord<'_> = postcard::from_bytes(bytes).map_err(|_| NONSENSE)?;
+        let rule = match &self.rule {
+            Some((known, rule)) if *known == record.rule => Arc::clone(rule),
+            Some(_) | None => {
+                let rule = self.rules.decode(record.rule)?;
+                self.rule = Some((record.rule.to_vec(), Arc::clone(&rule)));
+                rule
+            }
+        };
+        read_definition(record, rule, bytes, &mut self.neighbour)
+    }
+}
+
+fn read_definition(
+    record: DefinitionRecord<'_>,
+    rule: Arc<Rule>,
+    bytes: &Bytes,
+    neighbour: &mut Neighbour,
+) -> Result<Definition, Unreadable> {
     Ok(Definition {
-        rule: rules.decode(record.rule)?,
+        rule,
         window_ms: record.window_ms,
         misfire: Misfire {
             policy: match record.policy {
@@ -106,24 +143,35 @@ pub(crate) fn decode(rules: &Rules, bytes: &Bytes) -> Result<Definition, Unreada
             grace_ms: record.grace_ms.unwrap_or(MISFIRE_GRACE_MS_DEFAULT),
         },
         overlap: Overlap::ALL.get(usize::from(record.overlap)).copied().ok_or(NONSENSE)?,
-        template: read_template(record.template, bytes)?,
+        template: read_template(record.template, bytes, neighbour)?,
         idempotency_key: record.idempotency_key.map(Into::into),
         note: record.note.map(Into::into),
     })
 }
 
-fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, Unreadable> {
-    let destination = if record.is_push {
-        Destination::Target(Arc::new(Target {
-            url: record.destination.into(),
-            method: record.method.unwrap_or(METHOD_USUAL).into(),
-            headers: owned(&record.headers),
-        }))
-    } else {
-        Destination::Queue(record.destination.into())
+/// Reads of a definition what its jobs ask for, and the key of its own; the payload is a part of `bytes`.
+pub(crate) fn decode_template(bytes: &Bytes) -> Result<(Template, Option<Arc<str>>), Unreadable> {
+    let record: DefinitionRecord<'_> = postcard::from_bytes(bytes).map_err(|_| NONSENSE)?;
+    let template = read_template(record.template, bytes, &mut Neighbour::default())?;
+    Ok((template, record.idempotency_key.map(Into::into)))
+}
+
+fn read_template(
+    record: TemplateRecord<'_>,
+    bytes: &Bytes,
+    neighbour: &mut Neighbour,
+) -> Result<Template, Unreadable> {
+    let kind = match neighbour.kind.take() {
+        Some(kind) if *kind == *record.kind => kind,
+        Some(_) | None => record.kind.into(),
     };
+    let destination = match neighbour.destination.take() {
+        Some(destination) if is_same(&destination, &record) => destination,
+        Some(_) | None => read_destination(&record),
+    };
+    *neighbour = Neighbour { kind: Some(Arc::clone(&kind)), destination: Some(destination.clone()) };
     Ok(Template {
-        kind: record.kind.into(),
+        kind,
         payload: bytes.slice_ref(record.payload),
         destination,
         priority: Priority::ALL.get(usize::from(record.priority)).copied().ok_or(NONSENSE)?,
@@ -133,13 +181,39 @@ fn read_template(record: TemplateRecord<'_>, bytes: &Bytes) -> Result<Template, 
     })
 }
 
+fn is_same(destination: &Destination, record: &TemplateRecord<'_>) -> bool {
+    match destination {
+        Destination::Queue(name) => !record.is_push && **name == *record.destination,
+        Destination::Target(target) => {
+            let pairs = || target.headers.iter().zip(&record.headers);
+            record.is_push
+                && *target.url == *record.destination
+                && *target.method == *record.method.unwrap_or(METHOD_USUAL)
+                && target.headers.len() == record.headers.len()
+                && pairs().all(|((a, b), (c, d))| **a == **c && **b == **d)
+        }
+    }
+}
+
+fn read_destination(record: &TemplateRecord<'_>) -> Destination {
+    if record.is_push {
+        Destination::Target(Arc::new(Target {
+            url: record.destination.into(),
+            method: record.method.unwrap_or(METHOD_USUAL).into(),
+            headers: owned(&record.headers),
+        }))
+    } else {
+        Destination::Queue(record.destination.into())
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use jiff::civil::date;
     use tidewheel_core::cron::{Cron, Dst, Fold, Gap};
     use tidewheel_core::retry::{Backoff, RetryPolicy};
-    use tidewheel_core::schedule::{Exclude, Roll, Rule, Timing, Zone};
+    use tidewheel_core::schedule::{Exclude, Roll, Timing, Zone};
     use tidewheel_core::time::Timestamp;
     use tidewheel_core::zones::Zones;
 
@@ -171,7 +245,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn unusual() -> Definition {
+    pub(crate) fn unusual() -> Definition {
         let zones = Zones::bundled();
         Definition {
             rule: Arc::new(Rule {
@@ -207,14 +281,40 @@ pub(crate) mod tests {
         }
     }
 
+    fn decode(rules: &Rules, bytes: &Bytes) -> Result<Definition, Unreadable> {
+        Decoder::new(rules).decode(bytes)
+    }
+
+    #[test]
+    fn neighbours_share_what_they_have_in_common() {
+        let rules = Rules::new(None);
+        let mut decoder = Decoder::new(&rules);
+        let mut to_another = unusual();
+        to_another.template.destination = Destination::Queue("https://example.com/".into());
+        let mut with_header = unusual();
+        if let Destination::Target(target) = &mut with_header.template.destination {
+            Arc::make_mut(target).headers = vec![("a".into(), "c".into())];
+        }
+        let all = [definition(), definition(), unusual(), unusual(), to_another, with_header, definition()];
+        let read: Vec<_> = all
+            .iter()
+            .map(|definition| decoder.decode(&Bytes::from(encode(definition, Vec::new()))).unwrap())
+            .collect();
+        assert_eq!(read, all);
+        let [a, b, ..] = &*read else { panic!("there are more") };
+        assert!(Arc::ptr_eq(&a.rule, &b.rule) && Arc::ptr_eq(&a.template.kind, &b.template.kind));
+    }
+
     #[test]
     fn definitions_survive_the_round_trip() {
         let rules = Rules::new(None);
         let skipping = Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() };
         for definition in [definition(), unusual(), Definition { misfire: skipping, ..definition() }] {
-            let bytes = Bytes::from(encode(&definition));
+            let bytes = Bytes::from(encode(&definition, Vec::new()));
             assert_eq!(decode(&rules, &bytes), Ok(definition.clone()));
-            assert_eq!(decode(&rules, &bytes), Ok(definition), "from what is kept of its rule");
+            assert_eq!(decode(&rules, &bytes), Ok(definition.clone()), "from what is kept of its rule");
+            let (template, own_key) = decode_template(&bytes).unwrap();
+            assert_eq!((template, own_key), (definition.template, definition.idempotency_key));
             for end in 0..bytes.len() {
                 assert!(decode(&rules, &bytes.slice(..end)).is_err());
             }
@@ -223,9 +323,12 @@ pub(crate) mod tests {
 
     #[test]
     fn an_unknown_zone_is_named() {
-        let bytes = Bytes::from(encode(&unusual()));
+        let bytes = Bytes::from(encode(&unusual(), Vec::new()));
         let rules = Rules::new(Some(Zones::none()));
         assert_eq!(decode(&rules, &bytes), Err(Unreadable::Zone("Europe/Berlin".into())));
-        assert!(decode(&rules, &Bytes::from(encode(&definition()))).is_ok(), "UTC needs no database");
+        assert!(
+            decode(&rules, &Bytes::from(encode(&definition(), Vec::new()))).is_ok(),
+            "UTC needs no database"
+        );
     }
 }

@@ -28,7 +28,7 @@ const MIB: u64 = 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
 /// After so much, small keyspaces are flushed too: their few entries would keep whole journals alive.
 const JOURNAL_BYTES_TIDY: u64 = 40 * MIB;
-/// Write buffers of the keyspaces every job goes through, and of schedules, which change with every fire.
+/// Write buffers of the keyspaces that every job goes through, and of those that every fire writes to.
 const BUFFER_BYTES_BUSY: u64 = 16 * MIB;
 const BUFFER_BYTES_OTHER: u64 = 8 * MIB;
 const TABLE_BYTES: u64 = 32 * MIB;
@@ -110,7 +110,7 @@ impl FjallKv {
         }
         self.untidied_bytes.store(0, Ordering::Relaxed);
         let small = |keyspace: &Keyspace| {
-            !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_) | Keyspace::Schedules)
+            !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_) | Keyspace::Standings)
         };
         for handle in self.keyspaces().into_iter().filter(small).filter_map(|keyspace| self.handle(keyspace))
         {
@@ -255,8 +255,11 @@ impl Snapshot for FjallSnapshot<'_> {
 
 fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
     let buffer = match keyspace {
-        Keyspace::Waiting | Keyspace::History(_) | Keyspace::Schedules => BUFFER_BYTES_BUSY,
-        Keyspace::Parked
+        Keyspace::Waiting | Keyspace::History(_) | Keyspace::Standings | Keyspace::Ledger(_) => {
+            BUFFER_BYTES_BUSY
+        }
+        Keyspace::Schedules
+        | Keyspace::Parked
         | Keyspace::Dead
         | Keyspace::Claims
         | Keyspace::Leases
@@ -265,7 +268,6 @@ fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
         | Keyspace::Calendars
         | Keyspace::Documents
         | Keyspace::Keys(_)
-        | Keyspace::Ledger(_)
         | Keyspace::Audit(_) => BUFFER_BYTES_OTHER,
     };
     KeyspaceCreateOptions::default()

@@ -132,6 +132,14 @@ pub(crate) fn schedule_id(key: &[u8]) -> Option<ScheduleId> {
     key.split_last_chunk::<ID_BYTES>().map(|(_, id)| ScheduleId::from_bytes(*id))
 }
 
+/// The tenant and the id in the key of a schedule.
+pub(crate) fn parse_schedule(key: &[u8]) -> Option<(Tenant, ScheduleId)> {
+    let (tenant, id) = key.split_last_chunk::<ID_BYTES>()?;
+    let tenant = tenant.strip_suffix(&[END_OF_TENANT])?;
+    let tenant = Tenant::new(std::str::from_utf8(tenant).ok()?).ok()?;
+    Some((tenant, ScheduleId::from_bytes(*id)))
+}
+
 /// The key of an entry of a schedule's ledger.
 pub(crate) fn ledger_entry(tenant: &Tenant, id: ScheduleId, cursor: LedgerCursor) -> Vec<u8> {
     let mut key = schedule(tenant, id);
@@ -231,8 +239,16 @@ pub(crate) mod meta {
     /// Prefix: a job that is tried again at the very instant in its id, under its natural key. Every other that is stands
     /// in `parked`; so those that are can be listed without those that never ran.
     pub(crate) const RETRYING: u8 = b'r';
+    /// Prefix: a schedule with an occurrence that waits for the end of another, under its key. The end of a job is
+    /// nothing to all others, which then need not be read.
+    pub(crate) const HOLDING: u8 = b'w';
     /// Prefix: days whose history is being dropped.
     pub(crate) const DROPPING: u8 = b'x';
+
+    /// `key` is that of a schedule.
+    pub(crate) fn holding(key: &[u8]) -> Vec<u8> {
+        [&[HOLDING], key].concat()
+    }
 
     pub(crate) fn schedules(tenant: &Tenant) -> Vec<u8> {
         [&[SCHEDULES], tenant.as_str().as_bytes()].concat()

@@ -56,8 +56,10 @@ pub enum Keyspace {
     Leases,
     /// Format, epoch, counters, checkpoints.
     Meta,
-    /// Schedules.
+    /// What was asked of schedules; changed by edits alone.
     Schedules,
+    /// Where schedules stand; changed by every fire.
+    Standings,
     /// Names of schedules.
     Names,
     /// Dates on which schedules that name them do not fire.
@@ -76,7 +78,7 @@ pub enum Keyspace {
 
 impl Keyspace {
     /// Those that are always there.
-    pub const FIXED: [Self; 10] = [
+    pub const FIXED: [Self; 11] = [
         Self::Waiting,
         Self::Parked,
         Self::Dead,
@@ -84,6 +86,7 @@ impl Keyspace {
         Self::Leases,
         Self::Meta,
         Self::Schedules,
+        Self::Standings,
         Self::Names,
         Self::Calendars,
         Self::Documents,
@@ -100,6 +103,7 @@ impl Keyspace {
             Self::Leases => "leases".to_owned(),
             Self::Meta => "meta".to_owned(),
             Self::Schedules => "schedules".to_owned(),
+            Self::Standings => "standings".to_owned(),
             Self::Names => "names".to_owned(),
             Self::Calendars => "calendars".to_owned(),
             Self::Documents => "documents".to_owned(),

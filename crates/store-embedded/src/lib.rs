@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
-//! | `keys`, `record`, `attempts` | the bytes on disk |
+//! | `keys`, `record`, `lean`, `attempts` | the bytes on disk |
 //! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
 //! | `documents` | those of small documents |
 //! | `audit` | those of the audit trail |
@@ -30,6 +30,7 @@ mod fjall_kv;
 mod gaps;
 mod journal;
 mod keys;
+mod lean;
 mod ledger;
 mod mark;
 mod open;

@@ -14,13 +14,14 @@ use crate::attempts::{Claim, Lease};
 use crate::commit::Trail;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
-use crate::place::{JobKey, JobTag};
-use crate::record::{self, Unreadable};
+use crate::place::{JobKey, JobTag, ScheduleKey};
+use crate::record::Unreadable;
 use crate::shared::Remembered;
 use crate::view::UnderWay;
-use crate::{keys, versioned};
+use crate::{keys, lean, versioned};
 
-const FORMAT_VERSION: u16 = 1;
+/// 1 had schedules in one record each.
+const FORMAT_VERSION: u16 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Format {
@@ -41,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) next_claim: u64,
     /// Jobs that are tried again at the very instant in their id.
     pub(crate) retrying_at_home: FxHashSet<JobTag>,
+    /// Schedules with an occurrence that waits for the end of another.
+    pub(crate) holding: FxHashSet<ScheduleKey>,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
     /// Where the chains of the audit trail end.
@@ -126,6 +129,12 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
         found.retrying_at_home.insert(tag.ok_or(Unreadable::Nonsense("a job that is tried again"))?);
         Ok(())
     })?;
+    scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::HOLDING], |key, _| {
+        let parsed = key.split_first().and_then(|(_, schedule)| keys::parse_schedule(schedule));
+        let (tenant, id) = parsed.ok_or(Unreadable::Nonsense("a schedule with a job that waits"))?;
+        found.holding.insert(ScheduleKey { tenant, id });
+        Ok(())
+    })?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SUB_SHARDS], |key, value| {
         found.remembered.spread.load(key, value)
     })?;
@@ -171,6 +180,7 @@ fn read_days(kv: &dyn Kv, snapshot: &dyn Snapshot, found: &mut Found) -> Result<
             | Keyspace::Leases
             | Keyspace::Meta
             | Keyspace::Schedules
+            | Keyspace::Standings
             | Keyspace::Names
             | Keyspace::Calendars
             | Keyspace::Documents => {}
@@ -227,7 +237,7 @@ fn resume(
         None => snapshot.get(Keyspace::Parked, &natural)?,
     };
     let Some(bytes) = stored else { return Ok(None) };
-    let job = record::decode(&key.tenant, key.id, &bytes).map_err(|error| corrupt(&error))?;
+    let job = lean::read_job(|keyspace, key| snapshot.get(keyspace, key), &key.tenant, key.id, &bytes)?;
     let Some(mut job) = claim.resume(job) else { return Ok(None) };
     let has_lease = match snapshot.get(Keyspace::Leases, &natural)? {
         None => false,

@@ -25,19 +25,21 @@ use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const HAS_EXTRA: u8 = 1;
 const HAS_STATUS: u8 = 2;
 const IS_PUSH: u8 = 4;
 /// Was not there from the beginning: a program that does not know it refuses the record by its flags.
 const HAS_TRACE: u8 = 8;
+/// The record leaves to its schedule what it asks for, and is nothing like the others ([`crate::lean`]).
+pub(crate) const IS_LEAN: u8 = 16;
 const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH | HAS_TRACE;
 pub(crate) const METHOD_USUAL: &str = "POST";
 
 /// Why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
-    #[error("a record of version {0}; this program knows version {VERSION}, a newer one may know more")]
+    #[error("a record of version {0}, which this program does not know; a newer one may")]
     Version(u8),
     #[error("a record that does not make sense ({0})")]
     Nonsense(&'static str),

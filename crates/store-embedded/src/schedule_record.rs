@@ -1,12 +1,13 @@
-//! A schedule's record on disk. The tenant and the id are in the key and not repeated here.
+//! A schedule's two records on disk. The tenant and the id are in their keys and not repeated here.
 //!
 //! ```text
-//! version u8 = 1 | standing | definition
+//! schedules   version u8 = 2 | definition
+//! standings   version u8 = 1 | standing
 //! ```
 //!
-//! Both parts are postcard, in the order of the fields below; the definition has its rule as bytes of its own.
-//! A fire changes where the schedule stands and nothing of its definition, so the bytes of that are kept beside
-//! it and written again as they are.
+//! All parts are postcard, in the order of the fields below; the definition has its rule as bytes of its own. A fire
+//! changes where the schedule stands and nothing of its definition, so it writes the one record and not the other.
+//! Both are written and removed together with what they have in common, and read from one snapshot.
 
 use std::sync::Arc;
 
@@ -14,22 +15,26 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{LastFire, Next, Schedule, ScheduleId, State};
+use tidewheel_core::schedule::{Definition, LastFire, Next, Schedule, ScheduleId, State, Template};
 use tidewheel_core::time::Timestamp;
+use tidewheel_store::Error;
 
-use crate::definition;
+use crate::definition::Decoder;
+use crate::kv::{Keyspace, KvError};
 use crate::record::Unreadable;
 use crate::rules::Rules;
+use crate::shared::{read_error, unreadable};
+use crate::{definition, keys};
 
-const VERSION: u8 = 1;
+/// 1 had the standing before the definition.
+const DEFINITION_VERSION: u8 = 2;
+const STANDING_VERSION: u8 = 1;
 const NONSENSE: Unreadable = Unreadable::Nonsense("where a schedule stands");
 
 /// A schedule with what is stored of it besides.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) schedule: Arc<Schedule>,
-    /// The definition as it is on disk.
-    pub(crate) definition: Bytes,
     /// The number of the first entry of its ledger. Those before it belong to a schedule that was deleted.
     pub(crate) first_entry: u64,
 }
@@ -60,13 +65,15 @@ struct Waiting {
 }
 
 impl Stored {
-    /// A schedule whose definition is not on disk as it is now.
-    pub(crate) fn new(schedule: Arc<Schedule>, first_entry: u64) -> Self {
-        let definition = definition::encode(&schedule.definition).into();
-        Self { schedule, definition, first_entry }
+    /// About what it takes in memory.
+    pub(crate) fn size_bytes(&self) -> usize {
+        const FIXED: usize = 512;
+        let definition = &self.schedule.definition;
+        FIXED + definition.template.payload.len() + definition.note.as_deref().map_or(0, str::len)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The record in `standings`.
+    pub(crate) fn encode_standing(&self) -> Vec<u8> {
         let schedule = &self.schedule;
         let standing = Standing {
             first_entry: self.first_entry,
@@ -87,21 +94,35 @@ impl Stored {
             created_at: schedule.created_at.as_ms(),
             updated_at: schedule.updated_at.as_ms(),
         };
-        let mut bytes = Vec::with_capacity(96 + self.definition.len());
-        bytes.push(VERSION);
-        let mut bytes = postcard::to_extend(&standing, bytes).unwrap_or_default();
-        bytes.extend_from_slice(&self.definition);
-        bytes
+        let mut bytes = Vec::with_capacity(112);
+        bytes.push(STANDING_VERSION);
+        postcard::to_extend(&standing, bytes).unwrap_or_default()
+    }
+
+    /// The record in `schedules`.
+    pub(crate) fn encode_definition(&self) -> Vec<u8> {
+        definition::encode(&self.schedule.definition, vec![DEFINITION_VERSION])
     }
 
     pub(crate) fn decode(
-        rules: &Rules,
+        decoder: &mut Decoder<'_>,
         tenant: &Tenant,
         id: ScheduleId,
-        bytes: &Bytes,
+        definition: &Bytes,
+        standing: &[u8],
     ) -> Result<Self, Unreadable> {
-        let (standing, definition) = take(bytes)?;
-        let definition = bytes.slice_ref(definition);
+        let definition = decoder.decode(&body(definition)?)?;
+        Self::place(tenant, id, Arc::new(definition), standing)
+    }
+
+    /// The schedule of that definition, where its record has it stand.
+    fn place(
+        tenant: &Tenant,
+        id: ScheduleId,
+        definition: Arc<Definition>,
+        standing: &[u8],
+    ) -> Result<Self, Unreadable> {
+        let standing = read_standing(standing)?;
         let next = standing.next.map(|next| {
             let fire_at = Timestamp::from_ms(next.fire_at);
             Next {
@@ -117,7 +138,7 @@ impl Stored {
             tenant: tenant.clone(),
             name: standing.name.map(Into::into),
             version: standing.version,
-            definition: Arc::new(definition::decode(rules, &definition)?),
+            definition,
             state: State::ALL.get(usize::from(standing.state)).copied().ok_or(NONSENSE)?,
             next,
             held: standing.held.map(JobId::from_bytes),
@@ -129,18 +150,48 @@ impl Stored {
             created_at: Timestamp::from_ms(standing.created_at),
             updated_at: Timestamp::from_ms(standing.updated_at),
         };
-        Ok(Self { schedule: Arc::new(schedule), definition, first_entry: standing.first_entry })
+        Ok(Self { schedule: Arc::new(schedule), first_entry: standing.first_entry })
     }
 }
 
-/// The number of the first entry of a schedule's ledger.
-pub(crate) fn first_entry(bytes: &[u8]) -> Result<u64, Unreadable> {
-    take(bytes).map(|(standing, _)| standing.first_entry)
+/// Reads both records of a schedule. `get` reads what was committed together.
+pub(crate) fn read(
+    get: impl Fn(Keyspace, &[u8]) -> Result<Option<Bytes>, KvError>,
+    rules: &Rules,
+    tenant: &Tenant,
+    id: ScheduleId,
+) -> Result<Option<Stored>, Error> {
+    let key = keys::schedule(tenant, id);
+    let Some(definition) = get(Keyspace::Schedules, &key).map_err(read_error)? else { return Ok(None) };
+    let standing = get(Keyspace::Standings, &key).map_err(read_error)?;
+    // An empty record is none, and refused.
+    let standing = standing.unwrap_or_default();
+    let mut decoder = Decoder::new(rules);
+    Stored::decode(&mut decoder, tenant, id, &definition, &standing).map(Some).map_err(unreadable)
 }
 
-fn take(bytes: &[u8]) -> Result<(Standing<'_>, &[u8]), Unreadable> {
+/// What the jobs of a schedule ask for, and the key of its own; of its record in `schedules`. Can be read even when
+/// its zone is not known.
+pub(crate) fn template(definition: &Bytes) -> Result<(Template, Option<Arc<str>>), Unreadable> {
+    definition::decode_template(&body(definition)?)
+}
+
+/// The number of the first entry of a schedule's ledger, of its record in `standings`.
+pub(crate) fn first_entry(standing: &[u8]) -> Result<u64, Unreadable> {
+    read_standing(standing).map(|standing| standing.first_entry)
+}
+
+fn body(definition: &Bytes) -> Result<Bytes, Unreadable> {
+    match definition.first() {
+        Some(&DEFINITION_VERSION) => Ok(definition.slice(1..)),
+        Some(version) => Err(Unreadable::Version(*version)),
+        None => Err(Unreadable::Nonsense("what a schedule is")),
+    }
+}
+
+fn read_standing(bytes: &[u8]) -> Result<Standing<'_>, Unreadable> {
     match bytes {
-        [VERSION, rest @ ..] => postcard::take_from_bytes(rest).map_err(|_| NONSENSE),
+        [STANDING_VERSION, rest @ ..] => postcard::from_bytes(rest).map_err(|_| NONSENSE),
         [version, ..] => Err(Unreadable::Version(*version)),
         [] => Err(NONSENSE),
     }

@@ -12,8 +12,9 @@ use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::gaps::Gaps;
 use crate::kv::{Day, Keyspace, Kv, KvError};
+use crate::lean;
 use crate::place::JobKey;
-use crate::record::{self, Unreadable};
+use crate::record::Unreadable;
 use crate::rules::Rules;
 use crate::schedule_counts::ScheduleCounts;
 use crate::spread::Spread;
@@ -140,7 +141,7 @@ pub(crate) fn locate(
     let places = [Keyspace::Waiting, Keyspace::Parked, Keyspace::Dead];
     for keyspace in places.into_iter().chain(covering.map(|day| Keyspace::History(*day))) {
         if let Some(bytes) = get(keyspace, &natural).map_err(read_error)? {
-            return record::decode(&key.tenant, key.id, &bytes).map(Some).map_err(unreadable);
+            return lean::read_job(&get, &key.tenant, key.id, &bytes).map(Some).map_err(read_error);
         }
     }
     Ok(None)

@@ -71,6 +71,7 @@ impl EmbeddedStore {
             next_claim: found.next_claim,
             retrying_at_home: found.retrying_at_home,
             claims: found.claims,
+            holding: found.holding,
             next_entry: found.next_entry,
             document_change: found.document_change,
             trail: found.trail.recording(options.audit_changes),
@@ -109,6 +110,7 @@ impl EmbeddedStore {
         }
         let schedules =
             self.shared.view.schedules_of(claims.map(|order| JobTag::new(&order.tenant, order.id)));
+        let schedules = self.shared.ahead.lacking(schedules);
         if schedules.len() < LOOK_AHEAD_COUNT_MIN {
             return Ok(());
         }
@@ -129,9 +131,16 @@ impl EmbeddedStore {
         &self,
         act: impl FnOnce(&Reader<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        self.read_with(move |shared, kv| act(&Reader::begin(shared, kv))).await
+    }
+
+    async fn read_with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Shared, &dyn Kv) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let shared = Arc::clone(&self.shared);
         let kv = shared.kv()?;
-        let task = tokio::task::spawn_blocking(move || act(&Reader::begin(&shared, &*kv)));
+        let task = tokio::task::spawn_blocking(move || act(&shared, &*kv));
         task.await.map_err(|error| Error::Unavailable(format!("a read was interrupted: {error}")))?
     }
 }
@@ -204,7 +213,11 @@ impl Store for EmbeddedStore {
     }
 
     async fn due(&self, due: Due) -> Result<DuePage, Error> {
-        self.read(move |reader| reader.due(&due)).await
+        self.read_with(move |shared, kv| {
+            let looking = shared.ahead.begin();
+            Reader::begin(shared, kv).due(&due, &looking)
+        })
+        .await
     }
 
     async fn running(&self) -> Result<Vec<Job>, Error> {

@@ -167,6 +167,23 @@ impl View {
         inner.jobs.values().filter_map(of_tenant).collect()
     }
 
+    /// The jobs of schedules whose first attempt is under way.
+    pub(crate) fn first_attempts(&self) -> FxHashMap<ScheduleKey, Vec<UnderWay>> {
+        let inner = self.lock();
+        let mut found: FxHashMap<_, Vec<_>> = FxHashMap::default();
+        let first = inner.jobs.values().filter_map(|entry| match entry {
+            Entry::UnderWay(under_way, None) if under_way.job.status.attempt == 1 => {
+                Some((under_way, under_way.job.spec.occurrence?))
+            }
+            Entry::UnderWay(..) | Entry::Recent(..) => None,
+        });
+        for (under_way, occurrence) in first {
+            let key = ScheduleKey { tenant: under_way.job.tenant.clone(), id: occurrence.schedule_id };
+            found.entry(key).or_default().push(under_way.clone());
+        }
+        found
+    }
+
     /// Whether a reader is under way.
     pub(crate) fn is_read(&self) -> bool {
         !self.lock().readers.is_empty()

@@ -213,3 +213,80 @@ async fn an_edit_whose_reads_fail_changes_nothing() {
     edit(&store, START, ordering(&made.schedule, ScheduleCommand::Delete)).await.unwrap();
     assert_eq!(store.count_schedules(&Tenant::default()).await.unwrap(), 0);
 }
+
+/// The sizes of what is stored of waiting jobs and attempts under way, smallest first.
+fn waiting_bytes(kv: &FaultyKv) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut visit = |_: &[u8], value: &[u8]| {
+        sizes.push(value.len());
+        ControlFlow::Continue(())
+    };
+    kv.snapshot().scan(Keyspace::Waiting, all, Direction::Up, &mut visit).unwrap();
+    sizes.sort_unstable();
+    sizes
+}
+
+fn carrying(made: &Schedule, payload: &'static [u8]) -> ScheduleOrder {
+    let mut definition = Definition::clone(&made.definition);
+    definition.template.payload = Bytes::from_static(payload);
+    ordering(made, ScheduleCommand::Update { definition: Box::new(definition), name: None })
+}
+
+const LEAN_BYTES_MAX: usize = 32;
+const PAYLOAD: &[u8] = b"a payload that is longer than a lean record is, in all";
+
+#[tokio::test]
+async fn what_runs_keeps_what_it_asked_for_over_edits_and_crashes() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let mut order = creating(1, "Europe/Berlin");
+    if let ScheduleCommand::Create { new, .. } = &mut order.command {
+        new.definition.template.payload = Bytes::from_static(PAYLOAD);
+    }
+    let made = edit(&store, START, order).await.unwrap();
+    assert!(waiting_bytes(&kv).iter().all(|size| *size <= LEAN_BYTES_MAX), "{:?}", waiting_bytes(&kv));
+    let now = START.plus_ms(BEAT_MS);
+    let running = apply(&store, now, &made.jobs[0], claim()).await.unwrap().job;
+    let (kv, store) = reopen(&kv, None);
+    assert!(waiting_bytes(&kv).iter().all(|size| *size <= LEAN_BYTES_MAX), "{:?}", waiting_bytes(&kv));
+    assert_eq!(store.running().await.unwrap(), [Job::clone(&running)]);
+
+    edit(&store, now.plus_ms(1), carrying(&made.schedule, b"edited")).await.unwrap();
+    let (kv, store) = reopen(&kv, None);
+    let sizes = waiting_bytes(&kv);
+    assert!(sizes.len() == 2 && sizes[0] <= LEAN_BYTES_MAX && sizes[1] > PAYLOAD.len(), "{sizes:?}");
+    assert_eq!(store.running().await.unwrap(), [Job::clone(&running)]);
+    assert_eq!(&*pending(&store, &made.schedule).await.unwrap().spec.payload, b"edited");
+
+    let lost = Command::Lost { token: running.status.token };
+    let retrying = apply(&store, now.plus_ms(2), &running, lost).await.unwrap().job;
+    let (kv, store) = reopen(&kv, None);
+    let again =
+        apply(&store, retrying.status.due_at.max(now.plus_ms(2)), &retrying, claim()).await.unwrap().job;
+    assert_eq!((again.status.attempt, &again.spec), (2, &running.spec));
+    edit(&store, now.plus_ms(3), ordering(&made.schedule, ScheduleCommand::Delete)).await.unwrap();
+    let (_, store) = reopen(&kv, None);
+    assert_eq!(store.running().await.unwrap(), [Job::clone(&again)]);
+}
+
+#[tokio::test]
+async fn an_occurrence_whose_schedule_is_damaged_is_refused_by_name() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let made = edit(&store, START, creating(1, "UTC")).await.unwrap();
+    store.close().await.unwrap();
+    let key = [made.schedule.tenant.as_str().as_bytes(), &[0], made.schedule.id.as_bytes()].concat();
+    let of_another_version = |batch: &mut Batch| batch.put(Keyspace::Schedules, key.clone(), vec![1, 0, 0]);
+    let missing = |batch: &mut Batch| batch.delete(Keyspace::Schedules, key.clone());
+    let damages: [(&dyn Fn(&mut Batch), &str); 2] =
+        [(&of_another_version, "version 1"), (&missing, "missing")];
+    for (damage, named) in damages {
+        let mut batch = Batch::default();
+        damage(&mut batch);
+        kv.commit(batch, Durability::Synced).unwrap();
+        let (_, store) = reopen(&kv, None);
+        let read = store.get(&made.schedule.tenant, vec![made.jobs[0].id]).await;
+        assert!(matches!(&read, Err(Error::Corrupt(reason)) if reason.contains(named)), "{read:?}");
+    }
+}

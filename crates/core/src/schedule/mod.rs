@@ -52,7 +52,9 @@ pub use exclude::{Dates, Exclude, Roll};
 pub use id::{InvalidScheduleId, ScheduleId};
 pub use ledger::{Entry, Outcome, Reason};
 pub use nominal::{Nominal, Note, next_nominal, nominals, prev_nominal};
-pub use occurrence::{Preview, backfill, backfill_job, occurrence_job, preview, window_offset_ms};
+pub use occurrence::{
+    Preview, backfill, backfill_job, occurrence_job, occurrence_spec, preview, window_offset_ms,
+};
 pub use upkeep::{calendar_changed, repair, retime};
 
 use crate::id::JobId;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::definition::Definition;
+use super::definition::{Definition, Template};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome};
 use super::nominal::{Nominal, Note, nominals};
@@ -108,8 +108,14 @@ struct Made {
 }
 
 fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Job {
-    let template = &schedule.definition.template;
-    let spec = Spec {
+    let occurrence = Occurrence { schedule_id: schedule.id, fire_at: made.fire_at, catch_up: made.catch_up };
+    let spec = spec(&schedule.definition.template, made.key, occurrence, now);
+    let tail = tail(schedule.id, made.fire_at, made.purpose);
+    Job::new(schedule.tenant.clone(), spec, run_at, tail)
+}
+
+fn spec(template: &Template, key: Option<String>, occurrence: Occurrence, created_at: Timestamp) -> Spec {
+    Spec {
         kind: Arc::clone(&template.kind),
         payload: template.payload.clone(),
         destination: template.destination.clone(),
@@ -117,23 +123,33 @@ fn job(schedule: &Schedule, made: Made, run_at: Timestamp, now: Timestamp) -> Jo
         retry: template.retry,
         timeout_ms: template.timeout_ms,
         expires_at: None,
-        idempotency_key: made.key.map(Into::into),
+        idempotency_key: key.map(Into::into),
         labels: template.labels.clone(),
-        occurrence: Some(Occurrence {
-            schedule_id: schedule.id,
-            fire_at: made.fire_at,
-            catch_up: made.catch_up,
-        }),
+        occurrence: Some(occurrence),
         trace: None,
-        created_at: now,
-    };
-    let tail = tail(schedule.id, made.fire_at, made.purpose);
-    Job::new(schedule.tenant.clone(), spec, run_at, tail)
+        created_at,
+    }
+}
+
+/// What [`occurrence_job`] asks for, made at `created_at` of a schedule with this template and key of its own. For
+/// stores that need not keep it with every job.
+#[must_use]
+pub fn occurrence_spec(
+    template: &Template,
+    own_key: Option<&str>,
+    occurrence: Occurrence,
+    created_at: Timestamp,
+) -> Spec {
+    spec(template, own_key.map(|own| own_key_at(own, occurrence.fire_at)), occurrence, created_at)
 }
 
 /// The key of the instant's job, where it is not what [`Job::run_key`] makes of the schedule's id.
 fn key_at(schedule: &Schedule, fire_at: Timestamp) -> Option<String> {
-    schedule.definition.idempotency_key.as_ref().map(|own| format!("{own}:{fire_at}"))
+    schedule.definition.idempotency_key.as_ref().map(|own| own_key_at(own, fire_at))
+}
+
+fn own_key_at(own: &str, fire_at: Timestamp) -> String {
+    format!("{own}:{fire_at}")
 }
 
 /// A fire to come.

@@ -16,8 +16,8 @@ use super::plans::Plans;
 use super::{Answer, Reply};
 use crate::kv::Day;
 use crate::place::{JobKey, JobTag, Place, ScheduleKey};
-use crate::record;
-use crate::view::UnderWay;
+use crate::view::{UnderWay, View};
+use crate::{lean, record};
 
 /// What an idempotency key was used for, as it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,13 +73,26 @@ pub(super) struct Slot {
     pub(super) job: Option<Arc<Job>>,
     /// What its record must become, if it changes: a place and the bytes, or gone.
     pub(super) rest: Option<Option<(Place, Vec<u8>)>>,
+    /// Whether that record is a lean one.
+    pub(super) is_lean: bool,
+    /// Its record in full, for one that stays as it was but may be lean on disk.
+    pub(super) in_full: Option<Vec<u8>>,
     /// The attempt under way has a lease or progress its claim does not know of.
     pub(super) lease_changed: bool,
 }
 
 impl Slot {
     pub(super) fn absent(key: JobKey) -> Self {
-        Self { key, start: None, attempt: None, job: None, rest: None, lease_changed: false }
+        Self {
+            key,
+            start: None,
+            attempt: None,
+            job: None,
+            rest: None,
+            is_lean: false,
+            in_full: None,
+            lease_changed: false,
+        }
     }
 
     pub(super) fn stored(key: JobKey, job: Arc<Job>) -> Self {
@@ -103,6 +116,8 @@ pub(crate) struct Group {
     /// Keys that run out on another day than they did, and when that was.
     moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
+    /// First attempts under way before the group, by schedule; those that are in a slot by now may be missing.
+    first_attempts: Option<FxHashMap<ScheduleKey, Vec<UnderWay>>>,
     pub(super) documents: DocumentChanges,
     /// What was asked for, for the audit trail.
     pub(super) acts: Vec<NewAct>,
@@ -161,6 +176,11 @@ impl Group {
 
     /// Makes the job of a slot what it is now.
     pub(super) fn put(&mut self, at: usize, next: Arc<Job>) {
+        self.put_as(at, next, None);
+    }
+
+    /// Makes the job of a slot what it is now, with that lean record, if there is one.
+    pub(super) fn put_as(&mut self, at: usize, next: Arc<Job>, lean: Option<Vec<u8>>) {
         let Some(slot) = self.slots.get_mut(at) else { return };
         let before = slot.job.take();
         if next.status.state == State::Running {
@@ -172,9 +192,11 @@ impl Group {
                 let record = record::encode(&waited);
                 self.bytes += record.len() + 128;
                 slot.rest = Some(Some((Place::of(&waited), record)));
+                slot.is_lean = false;
             }
         } else {
-            let record = record::encode(&next);
+            slot.is_lean = lean.is_some();
+            let record = lean.unwrap_or_else(|| record::encode(&next));
             self.bytes += record.len() + 128;
             slot.rest = Some(Some((Place::of(&next), record)));
             slot.lease_changed = false;
@@ -241,6 +263,48 @@ impl Group {
         if let Some(slot) = self.slots.get_mut(at) {
             slot.job = None;
             slot.rest = Some(None);
+            slot.is_lean = false;
+        }
+    }
+
+    /// Takes in the attempts under way of a schedule whose records may be lean.
+    pub(super) fn add_first_attempts(&mut self, view: &View, of: &ScheduleKey) {
+        let attempts = self.first_attempts.get_or_insert_with(|| view.first_attempts());
+        for under_way in attempts.remove(of).unwrap_or_default() {
+            let key = JobKey::of(&under_way.job);
+            self.find_or_add(key.tag(), || Slot::under_way(key, under_way));
+        }
+    }
+
+    /// Writes in full what leaves it to its schedule what it asks for, where that is not what the schedule has now.
+    pub(super) fn spell_out(&mut self) {
+        let Self { slots, plans, .. } = self;
+        if !plans.has_redefined() {
+            return;
+        }
+        for slot in slots {
+            let Some(job) = &slot.job else { continue };
+            let Some(occurrence) = &job.spec.occurrence else { continue };
+            let schedule = ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id };
+            let is_still_so = || {
+                let now = plans.get(&schedule);
+                now.is_some_and(|now| lean::is_of(&now.schedule.definition, &job.spec))
+            };
+            if !plans.is_redefined(&schedule) || is_still_so() {
+                continue;
+            }
+            let in_full = || lean::as_it_waited(job).map(|waited| record::encode(&waited));
+            match &mut slot.rest {
+                Some(Some((_, record))) if slot.is_lean => {
+                    if let Some(in_full) = in_full() {
+                        *record = in_full;
+                    }
+                }
+                None if slot.start.is_some_and(|(_, place)| place == Place::Home) => {
+                    slot.in_full = in_full();
+                }
+                Some(_) | None => {}
+            }
         }
     }
 }

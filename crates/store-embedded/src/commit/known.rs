@@ -1,36 +1,48 @@
-//! Schedules that were read or written lately, as they are on disk, so that those that fire often, or whose job
-//! ends soon after it started, are not read again each time.
-
-use std::sync::Arc;
+//! Schedules that were read or written lately, as they are on disk, so that those that fire often are not read again
+//! each time.
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::schedule::Next;
+use tidewheel_core::time::Timestamp;
 
 use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
 const GENERATION_COUNT_MAX: usize = 8_192;
-/// What their definitions may take together.
+/// What they may take together.
 const GENERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A schedule is kept if it fires within this.
+const FIRES_SOON_MS: i64 = 60_000;
 
 /// Two generations: what is used goes into the young one; when that is full, it becomes the old one, and what the
 /// old one held and nobody asked for since is forgotten.
 #[derive(Default)]
 pub(crate) struct Known {
-    young: FxHashMap<ScheduleKey, Arc<Stored>>,
-    old: FxHashMap<ScheduleKey, Arc<Stored>>,
+    young: FxHashMap<ScheduleKey, Stored>,
+    old: FxHashMap<ScheduleKey, Stored>,
     young_bytes: usize,
 }
 
 impl Known {
-    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Arc<Stored>> {
+    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
-    pub(super) fn put(&mut self, key: ScheduleKey, stored: Arc<Stored>) {
-        self.young_bytes += stored.definition.len();
+    /// Notes a schedule as it was read or written. Of those that do not fire soon nobody will ask soon.
+    pub(super) fn note(&mut self, key: ScheduleKey, stored: Stored, now: Timestamp, has_changed: bool) {
+        let fires_soon = |next: Next| next.run_at.since_ms(now) < FIRES_SOON_MS;
+        if !stored.schedule.next.is_some_and(fires_soon) {
+            self.remove(&key);
+        } else if has_changed || !self.young.contains_key(&key) {
+            self.put(key, stored);
+        }
+    }
+
+    fn put(&mut self, key: ScheduleKey, stored: Stored) {
+        self.young_bytes += stored.size_bytes();
         if let Some(before) = self.young.insert(key, stored) {
-            self.young_bytes -= before.definition.len();
+            self.young_bytes -= before.size_bytes();
         }
         if self.young.len() > GENERATION_COUNT_MAX || self.young_bytes > GENERATION_BYTES_MAX {
             self.old = std::mem::take(&mut self.young);
@@ -38,16 +50,9 @@ impl Known {
         }
     }
 
-    /// Keeps what was read, if it is not among the young already.
-    pub(super) fn keep(&mut self, key: ScheduleKey, stored: Arc<Stored>) {
-        if !self.young.contains_key(&key) {
-            self.put(key, stored);
-        }
-    }
-
     pub(super) fn remove(&mut self, key: &ScheduleKey) {
         if let Some(before) = self.young.remove(key) {
-            self.young_bytes -= before.definition.len();
+            self.young_bytes -= before.size_bytes();
         }
         self.old.remove(key);
     }
@@ -56,21 +61,45 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use bytes::Bytes;
+    use tidewheel_core::id::JobId;
     use tidewheel_core::names::Tenant;
-    use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};
+    use tidewheel_core::schedule::{NewSchedule, Schedule, ScheduleId, create};
 
     use crate::definition::tests::definition;
 
-    fn stored(n: u16) -> (ScheduleKey, Arc<Stored>) {
+    fn stored(n: u16) -> (ScheduleKey, Stored) {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&n.to_be_bytes());
         let (id, tenant) = (ScheduleId::from_bytes(bytes), Tenant::default());
-        let new =
-            NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
-        let schedule = Arc::new(create(new, None, tidewheel_core::time::Timestamp::from_ms(0)).schedule);
-        let stored = Stored { schedule, definition: Bytes::from(vec![0; 4_096]), first_entry: 0 };
-        (ScheduleKey { tenant, id }, Arc::new(stored))
+        let mut definition = definition();
+        definition.template.payload = Bytes::from(vec![0; 4_096]);
+        let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: true };
+        let schedule = Arc::new(create(new, None, Timestamp::from_ms(0)).schedule);
+        (ScheduleKey { tenant, id }, Stored { schedule, first_entry: 0 })
+    }
+
+    #[test]
+    fn what_fires_late_is_not_kept() {
+        let (mut known, now) = (Known::default(), Timestamp::from_ms(0));
+        let (key, paused) = stored(1);
+        let mut firing = Schedule::clone(&paused.schedule);
+        let mut firing_in = |ms| {
+            let run_at = now.plus_ms(ms);
+            let job_id = JobId::new(run_at, 1);
+            firing.next =
+                Some(Next { fire_at: run_at, run_at, job_id, catch_up: false, covers_until: run_at });
+            Stored { schedule: Arc::new(firing.clone()), first_entry: 0 }
+        };
+        known.note(key.clone(), firing_in(1_000), now, true);
+        assert!(known.get(&key).is_some());
+        known.note(key.clone(), firing_in(FIRES_SOON_MS), now, true);
+        assert!(known.get(&key).is_none(), "not even as it was");
+        known.note(key.clone(), firing_in(1_000), now, false);
+        known.note(key.clone(), paused, now, true);
+        assert!(known.get(&key).is_none());
     }
 
     #[test]
@@ -78,7 +107,7 @@ mod tests {
         let mut known = Known::default();
         let (kept, value) = stored(60_000);
         for n in 0..20_000 {
-            known.put(kept.clone(), Arc::clone(&value));
+            known.put(kept.clone(), value.clone());
             let (key, value) = stored(n);
             known.put(key, value);
         }

@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::kv::{Durability, Kv};
 use crate::options::OnCommit;
-use crate::place::{JobKey, JobTag};
+use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::shared::Shared;
 pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
@@ -140,6 +140,8 @@ pub(crate) struct Committer {
     pub(crate) claims: FxHashMap<u64, usize>,
     /// Jobs that are tried again at the very instant in their id, as `meta` has them.
     pub(crate) retrying_at_home: FxHashSet<JobTag>,
+    /// Schedules with an occurrence that waits for the end of another, as `meta` has them.
+    pub(crate) holding: FxHashSet<ScheduleKey>,
     /// The number of the next entry in a ledger.
     pub(crate) next_entry: u64,
     /// The number of the newest change of a document.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{Dates, Entry, Schedule, ScheduleId};
+use tidewheel_core::schedule::{Dates, Definition, Entry, Schedule, ScheduleId};
+use tidewheel_core::time::Timestamp;
 use tidewheel_store::LedgerCursor;
 
 use super::known::Known;
@@ -27,15 +28,17 @@ pub(super) struct Plans {
     /// Those that were changed; the last change of one counts.
     calendars: Vec<(Name, Option<Arc<Dates>>)>,
     entries: Vec<(Day, Vec<u8>, Vec<u8>)>,
+    /// Those whose jobs ask for something else now, or that are gone.
+    redefined: FxHashSet<ScheduleKey>,
 }
 
 /// One schedule in the group.
 struct Slot {
     key: ScheduleKey,
-    /// Whether it was there before the group.
-    existed: bool,
+    /// As it was before the group.
+    before: Option<Stored>,
     /// As it is now; `None` when there is no such schedule.
-    stored: Option<Arc<Stored>>,
+    stored: Option<Stored>,
     changed: bool,
 }
 
@@ -44,57 +47,82 @@ impl Plans {
         self.index.contains_key(key)
     }
 
+    /// The place of a schedule the group knows.
+    pub(super) fn find(&self, key: &ScheduleKey) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    /// The schedule of that place, as it is now.
+    pub(super) fn at(&self, at: usize) -> Option<&Stored> {
+        self.slots.get(at).and_then(|slot| slot.stored.as_ref())
+    }
+
     /// Whether the group knows that there is no such schedule.
     pub(super) fn is_gone(&self, key: &ScheduleKey) -> bool {
         self.is_known(key) && self.get(key).is_none()
     }
 
-    /// Notes a schedule as it was before the group.
-    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Arc<Stored>>) {
-        self.index.insert(key.clone(), self.slots.len());
-        self.slots.push(Slot { key, existed: stored.is_some(), stored, changed: false });
+    /// Notes a schedule as it was before the group; says at which place.
+    pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Stored>) -> usize {
+        let at = self.slots.len();
+        self.index.insert(key.clone(), at);
+        self.slots.push(Slot { key, before: stored.clone(), stored, changed: false });
+        at
     }
 
     pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
-        self.index.get(key).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.stored.as_deref())
+        self.find(key).and_then(|at| self.at(at))
     }
 
-    /// Makes the schedule what it is now; a new one's ledger begins with the entry `next_entry`. Answers about
-    /// how much is to be written.
-    pub(super) fn put(&mut self, schedule: Arc<Schedule>, next_entry: u64) -> usize {
-        let key = ScheduleKey { tenant: schedule.tenant.clone(), id: schedule.id };
-        let old = self.get(&key);
-        let old_name = old.and_then(|old| old.schedule.name.clone());
-        let stored = match old {
-            Some(old) if Arc::ptr_eq(&old.schedule.definition, &schedule.definition) => {
-                Stored { schedule, definition: old.definition.clone(), first_entry: old.first_entry }
-            }
-            Some(old) => Stored::new(schedule, old.first_entry),
-            None => Stored::new(schedule, next_entry),
+    /// Whether the jobs of a schedule that is there ask for something else when it becomes `new`, or is removed.
+    pub(super) fn redefines(&self, at: usize, new: Option<&Schedule>) -> bool {
+        let Some(old) = self.at(at).map(|old| &old.schedule.definition) else { return false };
+        let is_same = |new: &Arc<Definition>| {
+            Arc::ptr_eq(old, new)
+                || (old.template == new.template && old.idempotency_key == new.idempotency_key)
         };
-        self.rename(&key, old_name, stored.schedule.name.clone());
-        let bytes = stored.definition.len() + 128;
-        self.set(key, Some(stored));
+        new.is_none_or(|new| !is_same(&new.definition))
+    }
+
+    pub(super) fn note_redefined(&mut self, key: ScheduleKey) {
+        self.redefined.insert(key);
+    }
+
+    pub(super) fn has_redefined(&self) -> bool {
+        !self.redefined.is_empty()
+    }
+
+    /// Whether what the jobs of a schedule ask for has changed in this group, or the schedule was removed.
+    pub(super) fn is_redefined(&self, key: &ScheduleKey) -> bool {
+        self.redefined.contains(key)
+    }
+
+    /// Makes the schedule of that place what it is now; a new one's ledger begins with the entry `next_entry`. Answers
+    /// about how much is to be written.
+    pub(super) fn put(&mut self, at: usize, schedule: Arc<Schedule>, next_entry: u64) -> usize {
+        let old = self.at(at);
+        let first_entry = old.map_or(next_entry, |old| old.first_entry);
+        let is_defined = old.is_some_and(|old| Arc::ptr_eq(&old.schedule.definition, &schedule.definition));
+        let stored = Stored { schedule, first_entry };
+        let bytes = 128 + if is_defined { 0 } else { stored.size_bytes() };
+        self.set(at, Some(stored));
         bytes
     }
 
-    pub(super) fn remove(&mut self, key: ScheduleKey) {
-        let old_name = self.get(&key).and_then(|old| old.schedule.name.clone());
-        self.rename(&key, old_name, None);
-        self.set(key, None);
+    pub(super) fn remove(&mut self, at: usize) {
+        self.set(at, None);
     }
 
-    fn set(&mut self, key: ScheduleKey, stored: Option<Stored>) {
-        if let Some(slot) = self.index.get(&key).and_then(|at| self.slots.get_mut(*at)) {
-            slot.stored = stored.map(Arc::new);
-            slot.changed = true;
-        }
-    }
-
-    fn rename(&mut self, key: &ScheduleKey, old: Option<Arc<str>>, new: Option<Arc<str>>) {
+    fn set(&mut self, at: usize, stored: Option<Stored>) {
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        slot.changed = true;
+        let old = std::mem::replace(&mut slot.stored, stored);
+        let old = old.and_then(|old| old.schedule.name.clone());
+        let new = slot.stored.as_ref().and_then(|new| new.schedule.name.clone());
         if old == new {
             return;
         }
+        let key = slot.key.clone();
         for (name, holder) in [(old, None), (new, Some(key.id))] {
             let Some(name) = name else { continue };
             let name = (key.tenant.clone(), name);
@@ -145,25 +173,24 @@ impl Plans {
         days
     }
 
-    /// Writes all of it, and lets `known` know.
-    pub(super) fn write(self, batch: &mut Batch, known: &mut Known, next_entry: u64) -> ScheduleDeltas {
+    /// Writes all of it, and takes note of what is kept in memory.
+    pub(super) fn write(
+        self,
+        batch: &mut Batch,
+        (known, holding): (&mut Known, &mut FxHashSet<ScheduleKey>),
+        now: Timestamp,
+        next_entry: u64,
+    ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
         for slot in self.slots {
-            let record = slot.stored.as_ref().filter(|_| slot.changed).map(|stored| stored.encode());
-            let on_disk = || keys::schedule(&slot.key.tenant, slot.key.id);
-            match (slot.existed, record) {
-                (_, Some(record)) => batch.put(Keyspace::Schedules, on_disk(), record),
-                (true, None) if slot.changed => batch.delete(Keyspace::Schedules, on_disk()),
-                (_, None) => {}
-            }
-            match (slot.existed, slot.stored.is_some()) {
+            slot.write(batch, holding);
+            match (slot.before.is_some(), slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
                 (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
                 (true, true) | (false, false) => {}
             }
             match slot.stored {
-                Some(stored) if slot.changed => known.put(slot.key, stored),
-                Some(stored) => known.keep(slot.key, stored),
+                Some(stored) => known.note(slot.key, stored, now, slot.changed),
                 None => known.remove(&slot.key),
             }
         }
@@ -195,6 +222,45 @@ impl Plans {
             batch.put(Keyspace::Ledger(day), key, value);
         }
         deltas
+    }
+}
+
+impl Slot {
+    /// Writes what is not on disk as it is now.
+    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleKey>) {
+        if !self.changed {
+            return;
+        }
+        let holds = |stored: &Option<Stored>| stored.as_ref().is_some_and(|it| it.schedule.held.is_some());
+        match (holds(&self.before), holds(&self.stored)) {
+            (false, true) => {
+                holding.insert(self.key.clone());
+                let key = keys::schedule(&self.key.tenant, self.key.id);
+                batch.put(Keyspace::Meta, keys::meta::holding(&key), Vec::new());
+            }
+            (true, false) => {
+                holding.remove(&self.key);
+                let key = keys::schedule(&self.key.tenant, self.key.id);
+                batch.delete(Keyspace::Meta, keys::meta::holding(&key));
+            }
+            (true, true) | (false, false) => {}
+        }
+        let on_disk = || keys::schedule(&self.key.tenant, self.key.id);
+        match (&self.before, &self.stored) {
+            (before, Some(stored)) => {
+                batch.put(Keyspace::Standings, on_disk(), stored.encode_standing());
+                let definition = &stored.schedule.definition;
+                let before = before.as_ref().map(|before| &before.schedule.definition);
+                if before.is_none_or(|before| !Arc::ptr_eq(before, definition)) {
+                    batch.put(Keyspace::Schedules, on_disk(), stored.encode_definition());
+                }
+            }
+            (Some(_), None) => {
+                batch.delete(Keyspace::Standings, on_disk());
+                batch.delete(Keyspace::Schedules, on_disk());
+            }
+            (None, None) => {}
+        }
     }
 }
 

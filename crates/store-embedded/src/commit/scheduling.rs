@@ -18,9 +18,9 @@ use super::group::{Group, Slot};
 use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, ScheduleKey};
 use crate::record::Unreadable;
-use crate::schedule_record::Stored;
+use crate::schedule_record::{self, Stored};
 use crate::shared::{read_error, unreadable};
-use crate::{keys, rules, versioned};
+use crate::{keys, lean, rules, versioned};
 
 pub(crate) type Edits = Vec<Result<Edited, ScheduleRefusal>>;
 
@@ -120,23 +120,19 @@ impl Committer {
         self.calendars.remove(name);
     }
 
-    fn stored(&self, key: &ScheduleKey) -> Result<Option<Arc<Stored>>, Error> {
+    fn stored(&self, key: &ScheduleKey) -> Result<Option<Stored>, Error> {
         if let Some(stored) = self.known.get(key) {
-            return Ok(Some(Arc::clone(stored)));
+            return Ok(Some(stored.clone()));
         }
         if let Some(stored) = self.shared.ahead.take(key) {
             return Ok(Some(stored));
         }
-        let bytes =
-            self.kv.get(Keyspace::Schedules, &keys::schedule(&key.tenant, key.id)).map_err(read_error)?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        match Stored::decode(&self.shared.rules, &key.tenant, key.id, &bytes) {
-            Ok(stored) => Ok(Some(Arc::new(stored))),
-            Err(reason) => {
-                tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
-                Err(unreadable(reason))
-            }
+        let get = |keyspace, on_disk: &[u8]| self.kv.get(keyspace, on_disk);
+        let read = schedule_record::read(get, &self.shared.rules, &key.tenant, key.id);
+        if let Err(Error::Corrupt(reason)) = &read {
+            tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
         }
+        read
     }
 }
 
@@ -175,22 +171,32 @@ impl Desk<'_> {
                 }
             }
         }
+        let place = changes.schedule.as_ref().and_then(|change| self.place_of(tenant, change));
+        if let (Some(at), Some(change)) = (place, &changes.schedule) {
+            self.load_described(tenant, at, change)?;
+        }
         // Nothing fails from here on.
+        let put = match &changes.schedule {
+            Some(ScheduleChange::Put(schedule)) => Some(schedule),
+            Some(ScheduleChange::Removed(_)) | None => None,
+        };
         for change in changes.jobs {
             let Some(slot) = self.group.find(JobTag::new(tenant, change.id())) else { continue };
             match change {
-                JobChange::Put(job) | JobChange::New(job) => self.group.put(slot, job),
+                JobChange::Put(job) | JobChange::New(job) => {
+                    let of = put.filter(|put| put.next.is_some_and(|next| next.job_id == job.id));
+                    let lean = of.and_then(|schedule| lean::encode(&schedule.definition, &job));
+                    self.group.put_as(slot, job, lean);
+                }
                 JobChange::Removed(_) => self.group.remove(slot),
             }
         }
-        match changes.schedule {
-            None => {}
-            Some(ScheduleChange::Removed(id)) => {
-                self.group.plans.remove(ScheduleKey { tenant: tenant.clone(), id });
-            }
-            Some(ScheduleChange::Put(schedule)) => {
+        match (place, changes.schedule) {
+            (None, _) | (_, None) => {}
+            (Some(at), Some(ScheduleChange::Removed(_))) => self.group.plans.remove(at),
+            (Some(at), Some(ScheduleChange::Put(schedule))) => {
                 let id = schedule.id;
-                self.group.bytes += self.group.plans.put(schedule, self.committer.next_entry);
+                self.group.bytes += self.group.plans.put(at, schedule, self.committer.next_entry);
                 for entry in &changes.entries {
                     self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
                     self.committer.next_entry += 1;
@@ -204,6 +210,39 @@ impl Desk<'_> {
     }
 }
 
+fn schedule_id(change: &ScheduleChange) -> ScheduleId {
+    match change {
+        ScheduleChange::Put(schedule) => schedule.id,
+        ScheduleChange::Removed(id) => *id,
+    }
+}
+
+impl Desk<'_> {
+    /// The place of a schedule that is changed, which was read before.
+    fn place_of(&self, tenant: &Tenant, change: &ScheduleChange) -> Option<usize> {
+        self.group.plans.find(&ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) })
+    }
+
+    /// Takes in the jobs that leave it to a schedule what they ask for, if that is about to change: they are to be
+    /// written in full.
+    fn load_described(&mut self, tenant: &Tenant, at: usize, change: &ScheduleChange) -> Result<(), Error> {
+        let new = match change {
+            ScheduleChange::Put(schedule) => Some(&**schedule),
+            ScheduleChange::Removed(_) => None,
+        };
+        if !self.group.plans.redefines(at, new) {
+            return Ok(());
+        }
+        if let Some(next) = self.group.plans.at(at).and_then(|old| old.schedule.next) {
+            self.committer.load_one(self.group, tenant, next.job_id)?;
+        }
+        let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
+        self.group.add_first_attempts(&self.committer.shared.view, &key);
+        self.group.plans.note_redefined(key);
+        Ok(())
+    }
+}
+
 impl Books for Desk<'_> {
     fn read_job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
         let slot = self.committer.load_one(self.group, tenant, id)?;
@@ -212,11 +251,22 @@ impl Books for Desk<'_> {
 
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
         let key = ScheduleKey { tenant: tenant.clone(), id };
-        if !self.group.plans.is_known(&key) {
-            let stored = self.committer.stored(&key)?;
-            self.group.plans.add(key.clone(), stored);
+        let at = match self.group.plans.find(&key) {
+            Some(at) => at,
+            None => {
+                let stored = self.committer.stored(&key)?;
+                self.group.plans.add(key, stored)
+            }
+        };
+        Ok(self.group.plans.at(at).map(|stored| Arc::clone(&stored.schedule)))
+    }
+
+    fn may_hold(&mut self, tenant: &Tenant, id: ScheduleId) -> bool {
+        let key = ScheduleKey { tenant: tenant.clone(), id };
+        match self.group.plans.find(&key) {
+            Some(at) => self.group.plans.at(at).is_some_and(|stored| stored.schedule.held.is_some()),
+            None => !self.committer.holding.is_empty() && self.committer.holding.contains(&key),
         }
-        Ok(self.group.plans.get(&key).map(|stored| Arc::clone(&stored.schedule)))
     }
 
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId) {

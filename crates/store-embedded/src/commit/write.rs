@@ -47,6 +47,7 @@ impl Committer {
 
     fn plan(&mut self, group: &mut Group) -> Result<Plan, Error> {
         let mut plan = Plan::default();
+        group.spell_out();
         // A job that ends is two writes.
         plan.batch.0.reserve(2 * group.slots.len());
         let mut changes = Packed::default();
@@ -73,8 +74,9 @@ impl Committer {
             self.ready_ledger(day)?;
         }
         plan.schedules_changed = group.plans.changed();
-        plan.schedules =
-            std::mem::take(&mut group.plans).write(&mut plan.batch, &mut self.known, self.next_entry);
+        let plans = std::mem::take(&mut group.plans);
+        let kept = (&mut self.known, &mut self.holding);
+        plan.schedules = plans.write(&mut plan.batch, kept, group.now, self.next_entry);
         self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
         Ok(plan)
     }
@@ -103,6 +105,9 @@ impl Committer {
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
             plan.armed.extend(armed.map(|write| write.key.clone()));
             is_changed = true;
+        }
+        if let Some(record) = slot.in_full.take() {
+            plan.batch.put(Keyspace::Waiting, slot.key.natural(shards), record);
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));

@@ -5,15 +5,18 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_store::{Due, DuePage, Error, TenantDue};
 
 use super::Reader;
+use crate::ahead::Looking;
 use crate::gaps::Step;
 use crate::keys::{self, Parsed};
 use crate::kv::{Direction, Keyspace, KvError};
+use crate::lean::Lean;
 use crate::place::JobKey;
 use crate::record::{self, Decoder};
 use crate::shared::{read_error, unreadable};
@@ -24,6 +27,36 @@ use crate::stopwatch::Stopwatch;
 const SLOW_STEP: Duration = if cfg!(debug_assertions) { Duration::ZERO } else { Duration::from_micros(100) };
 /// After every key.
 const LAST: [u8; 7] = [u8::MAX; 7];
+
+/// Lean records that are resolved at a time.
+const RESOLVED_COUNT: usize = 256;
+
+/// An entry of `waiting`.
+enum Waiting {
+    Whole(Arc<Job>),
+    Lean(JobId, Lean),
+}
+
+impl Waiting {
+    fn whole(job: Job) -> Self {
+        Self::Whole(Arc::new(job))
+    }
+
+    /// About what the job takes; of a lean one, what its record does.
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Whole(job) => job.size_bytes(),
+            Self::Lean(id, lean) => size_of_val(id) + size_of_val(lean),
+        }
+    }
+
+    fn position(&self) -> Position {
+        match self {
+            Self::Whole(job) => job.position(),
+            Self::Lean(id, _) => Position { at: id.run_at(), id: *id },
+        }
+    }
+}
 
 /// What to do after an entry.
 type Flow = Result<ControlFlow<()>, Error>;
@@ -88,7 +121,8 @@ impl Reader<'_> {
         Ok(tenants)
     }
 
-    pub(crate) fn due(&self, due: &Due) -> Result<DuePage, Error> {
+    /// A page of what is due. `looking` began before the snapshot was taken.
+    pub(crate) fn due(&self, due: &Due, looking: &Looking<'_>) -> Result<DuePage, Error> {
         let prefix = keys::tenant_prefix(due.bucket, due.shard, &due.tenant);
         let start = match due.after {
             None => prefix.clone(),
@@ -101,13 +135,14 @@ impl Reader<'_> {
         };
         let end = keys::after_prefix(prefix);
         let mut page = DuePage::default();
+        let mut found: Vec<Waiting> = Vec::new();
         let mut bytes = 0_usize;
         let mut last = due.after;
         // Each page has a name of its own: the jobs of the next are read while those of this one are claimed.
         let tenant = due.tenant.apart();
         let mut decoder = Decoder::new(&tenant);
         self.walk(&start, &end, |parsed, value| {
-            if parsed.at > due.until || page.jobs.len() >= due.count_max {
+            if parsed.at > due.until || found.len() >= due.count_max {
                 if self.is_under_way(&parsed, value)? {
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -118,34 +153,75 @@ impl Reader<'_> {
                 }
                 return Ok(ControlFlow::Break(()));
             }
-            let job = self.waiting_job(&due.tenant, &mut decoder, &parsed, value)?;
-            bytes = bytes.saturating_add(job.size_bytes());
-            if bytes > due.bytes_max && !page.jobs.is_empty() {
+            let waiting = self.waiting(&due.tenant, &mut decoder, &parsed, value)?;
+            bytes = bytes.saturating_add(waiting.size_bytes());
+            if bytes > due.bytes_max && !found.is_empty() {
                 page.resume = last;
                 return Ok(ControlFlow::Break(()));
             }
-            last = Some(job.position());
-            page.jobs.push(Arc::new(job));
+            last = Some(waiting.position());
+            found.push(waiting);
             Ok(ControlFlow::Continue(()))
         })?;
+        self.fill_page(&mut page, due, (&tenant, found), looking)?;
         self.reading.keep_waiting(&mut page.jobs);
         Ok(page)
     }
 
+    /// Puts what was found into the page, up to its bytes: only now it shows how large lean records are.
+    fn fill_page(
+        &self,
+        page: &mut DuePage,
+        due: &Due,
+        (tenant, found): (&Tenant, Vec<Waiting>),
+        looking: &Looking<'_>,
+    ) -> Result<(), Error> {
+        page.jobs.reserve(found.len());
+        let mut bytes = 0_usize;
+        for some in found.chunks(RESOLVED_COUNT) {
+            let lean: Vec<_> = some
+                .iter()
+                .filter_map(|waiting| match waiting {
+                    Waiting::Lean(id, lean) => Some((*id, *lean)),
+                    Waiting::Whole(_) => None,
+                })
+                .collect();
+            let mut resolved = self.resolve(tenant, &lean, Some(looking))?.into_iter();
+            for waiting in some {
+                let job = match waiting {
+                    Waiting::Whole(job) => Some(Arc::clone(job)),
+                    Waiting::Lean(..) => resolved.next(),
+                };
+                let Some(job) = job else { continue };
+                bytes = bytes.saturating_add(job.size_bytes());
+                if bytes > due.bytes_max && !page.jobs.is_empty() {
+                    page.resume = page.jobs.last().map(|job| job.position());
+                    page.next_at = None;
+                    return Ok(());
+                }
+                page.jobs.push(job);
+            }
+        }
+        Ok(())
+    }
+
     /// The job an entry of `waiting` stands for, which may be running.
-    fn waiting_job(
+    fn waiting(
         &self,
         tenant: &Tenant,
         decoder: &mut Decoder<'_>,
         parsed: &Parsed<'_>,
         value: &[u8],
-    ) -> Result<Job, Error> {
+    ) -> Result<Waiting, Error> {
         if !parsed.is_timer {
-            return decoder.decode(parsed.id, value).map_err(unreadable);
+            if let Some(lean) = Lean::read(parsed.id, value).map_err(unreadable)? {
+                return Ok(Waiting::Lean(parsed.id, lean));
+            }
+            return decoder.decode(parsed.id, value).map(Waiting::whole).map_err(unreadable);
         }
         let key = JobKey { id: parsed.id, tenant: tenant.clone() };
         let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
-        decoder.decode(key.id, &bytes).map_err(unreadable)
+        decoder.decode(key.id, &bytes).map(Waiting::whole).map_err(unreadable)
     }
 
     fn is_under_way(&self, parsed: &Parsed<'_>, value: &[u8]) -> Result<bool, Error> {

@@ -21,9 +21,9 @@ use super::Reader;
 use super::due::bad_key;
 use crate::keys;
 use crate::kv::{Direction, Keyspace};
+use crate::lean::{self, Lean};
 use crate::open::scan_prefix;
 use crate::place::JobTag;
-use crate::record;
 use crate::shared::{read_error, unreadable};
 
 /// Records read at a time from one keyspace: few at first, more when more are needed.
@@ -127,7 +127,13 @@ impl Reader<'_> {
     }
 
     fn add(&self, page: &mut Page, query: &ListQuery, id: JobId, bytes: &[u8]) -> Result<(), Error> {
-        let job = record::decode(&query.tenant, id, bytes).map_err(unreadable)?;
+        let lean = Lean::read(id, bytes).map_err(unreadable)?;
+        let is_of_another = |wanted| lean.is_some_and(|lean| lean.occurrence.schedule_id != wanted);
+        if query.filter.schedule.is_some_and(is_of_another) {
+            return Ok(());
+        }
+        let get = |keyspace, key: &[u8]| self.snapshot.get(keyspace, key);
+        let job = lean::read_job(get, &query.tenant, id, bytes).map_err(read_error)?;
         let job = self.running_or(JobTag::new(&query.tenant, id), job);
         if query.filter.matches(&job) {
             page.jobs.push(job);

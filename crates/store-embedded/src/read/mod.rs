@@ -1,11 +1,12 @@
 //! Reads. Each registers with the view, then takes a snapshot, then asks which dated keyspaces there are: in this
 //! order nothing can be missed that happened before the read began.
 
+mod bulk;
 mod due;
 mod list;
 mod schedules;
 
-pub(crate) use schedules::read_ahead;
+pub(crate) use bulk::read_ahead;
 
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ use crate::place::{JobKey, JobTag};
 use crate::shared::{Days, Shared, locate, read_error};
 use crate::view::Reading;
 use crate::{checkpoints, keys, pointers};
+
+/// At least so many jobs are looked up together.
+const MANY_COUNT_MIN: usize = 16;
 
 /// One read under way.
 pub(crate) struct Reader<'a> {
@@ -52,6 +56,9 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn get(&self, tenant: &Tenant, ids: &[JobId]) -> Result<Vec<Option<Job>>, Error> {
+        if ids.len() >= MANY_COUNT_MIN {
+            return self.get_many(tenant, ids);
+        }
         ids.iter().map(|id| self.get_one(JobKey { id: *id, tenant: tenant.clone() })).collect()
     }
 

@@ -1,6 +1,5 @@
 //! Reading schedules, their ledgers and calendars.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -13,73 +12,35 @@ use tidewheel_store::{Error, LedgerCursor, LedgerPage, SchedulePage, ScheduleQue
 use super::Reader;
 use super::due::bad_key;
 use crate::commit::{decode_calendar, decode_holder};
-use crate::kv::{Direction, Keyspace, Kv, Snapshot};
+use crate::definition::Decoder;
+use crate::kv::{Direction, Keyspace};
 use crate::open::scan_prefix;
-use crate::place::ScheduleKey;
 use crate::record::Unreadable;
 use crate::schedule_record::{self, Stored};
-use crate::shared::{Shared, read_error, unreadable};
+use crate::shared::{read_error, unreadable};
 use crate::{keys, ledger};
 
-/// Reads schedules for the commit thread. One that cannot be read is left to it, which has somebody to tell.
-pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, schedules: Vec<ScheduleKey>) {
-    let reading = shared.view.begin();
-    let looking = shared.ahead.begin();
-    let snapshot = kv.snapshot();
-    let mut wanted: Vec<_> =
-        schedules.into_iter().map(|key| (keys::schedule(&key.tenant, key.id), key)).collect();
-    wanted.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    let mut found = Vec::with_capacity(wanted.len());
-    let mut take = |key: &ScheduleKey, bytes: &Bytes| {
-        let stored = Stored::decode(&shared.rules, &key.tenant, key.id, bytes);
-        found.extend(stored.ok().map(|stored| (key.clone(), Arc::new(stored))));
-    };
-    let mut is_dense = true;
-    for stretch in wanted.chunks(STRETCH_COUNT) {
-        let mut left = stretch;
-        if is_dense {
-            left = scan_for(&*snapshot, stretch, &mut take);
-            is_dense = left.len() < stretch.len() / 2;
-        }
-        for (on_disk, key) in left {
-            if let Ok(Some(bytes)) = snapshot.get(Keyspace::Schedules, on_disk) {
-                take(key, &bytes);
-            }
-        }
-    }
-    looking.keep(found.into_iter());
-    drop(reading);
+/// Schedules read at a time for a list: few at first, more when more are needed.
+const CHUNK_COUNT_MIN: usize = 16;
+const CHUNK_COUNT_MAX: usize = 256;
+
+/// A schedule's records.
+struct Records {
+    id: ScheduleId,
+    definition: Bytes,
+    standing: Bytes,
 }
 
-/// Schedules that are looked for in one scan.
-const STRETCH_COUNT: usize = 64;
-/// Others that are stepped over for each of them, before they are looked up one by one.
-const STEPPED_OVER_MAX: usize = 3;
-
-/// Looks for schedules that stand close together, as those of a herd do; hands back those it did not get to.
-fn scan_for<'w>(
-    snapshot: &dyn Snapshot,
-    wanted: &'w [(Vec<u8>, ScheduleKey)],
-    take: &mut impl FnMut(&ScheduleKey, &Bytes),
-) -> &'w [(Vec<u8>, ScheduleKey)] {
-    let (Some((first, _)), Some((last, _))) = (wanted.first(), wanted.last()) else { return wanted };
-    let range = (Bound::Included(&**first), Bound::Included(&**last));
-    let mut left = wanted;
-    let mut steps = 0;
-    let scanned = snapshot.scan(Keyspace::Schedules, range, Direction::Up, &mut |key, value| {
-        steps += 1;
-        while let Some(((on_disk, schedule), rest)) = left.split_first() {
-            match (**on_disk).cmp(key) {
-                Ordering::Greater => break,
-                Ordering::Equal => take(schedule, &Bytes::copy_from_slice(value)),
-                Ordering::Less => {}
-            }
-            left = rest;
+/// The schedule, if it is wanted. One that cannot be read is left out.
+fn wanted(query: &ScheduleQuery, decoder: &mut Decoder<'_>, records: &Records) -> Option<Schedule> {
+    let Records { id, definition, standing } = records;
+    match Stored::decode(decoder, &query.tenant, *id, definition, standing) {
+        Ok(stored) => query.matches(&stored.schedule).then(|| Arc::unwrap_or_clone(stored.schedule)),
+        Err(reason) => {
+            tracing::error!(tenant = %query.tenant, schedule = %id, %reason, "a schedule cannot be read");
+            None
         }
-        let is_over = left.is_empty() || steps > wanted.len() * (1 + STEPPED_OVER_MAX);
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    if scanned.is_err() { wanted } else { left }
+    }
 }
 
 impl Reader<'_> {
@@ -92,10 +53,9 @@ impl Reader<'_> {
     }
 
     fn schedule(&self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Schedule>, Error> {
-        let bytes =
-            self.snapshot.get(Keyspace::Schedules, &keys::schedule(tenant, id)).map_err(read_error)?;
-        let stored = bytes.map(|bytes| Stored::decode(&self.shared.rules, tenant, id, &bytes));
-        Ok(stored.transpose().map_err(unreadable)?.map(|stored| Arc::unwrap_or_clone(stored.schedule)))
+        let get = |keyspace, key: &[u8]| self.snapshot.get(keyspace, key);
+        let stored = schedule_record::read(get, &self.shared.rules, tenant, id)?;
+        Ok(stored.map(|stored| Arc::unwrap_or_clone(stored.schedule)))
     }
 
     pub(crate) fn find_schedule(&self, tenant: &Tenant, name: &str) -> Result<Option<ScheduleId>, Error> {
@@ -104,37 +64,67 @@ impl Reader<'_> {
     }
 
     pub(crate) fn list_schedules(&self, query: &ScheduleQuery) -> Result<SchedulePage, Error> {
-        let prefix = keys::tenant_only(&query.tenant);
-        let after = query.after.map(|id| keys::schedule(&query.tenant, id));
+        let mut page = SchedulePage::default();
+        let mut decoder = Decoder::new(&self.shared.rules);
+        let (mut scanned, mut last, mut chunk) = (0, query.after, CHUNK_COUNT_MIN);
+        loop {
+            let read = self.records(&query.tenant, last, chunk)?;
+            let is_end = read.len() < chunk;
+            for records in read {
+                if page.schedules.len() >= query.count_max || scanned >= LIST_SCAN_COUNT_MAX {
+                    page.next = last;
+                    return Ok(page);
+                }
+                scanned += 1;
+                last = Some(records.id);
+                page.schedules.extend(wanted(query, &mut decoder, &records));
+            }
+            if is_end {
+                return Ok(page);
+            }
+            chunk = (chunk * 2).min(CHUNK_COUNT_MAX);
+        }
+    }
+
+    /// The records of a tenant's next schedules after one: both keyspaces are walked, one after the other.
+    fn records(
+        &self,
+        tenant: &Tenant,
+        after: Option<ScheduleId>,
+        count_max: usize,
+    ) -> Result<Vec<Records>, Error> {
+        let prefix = keys::tenant_only(tenant);
+        let after = after.map(|id| keys::schedule(tenant, id));
         let from = after.as_deref().map_or(Bound::Included(&*prefix), Bound::Excluded);
         let end = keys::after_prefix(prefix.clone());
-        let mut page = SchedulePage::default();
-        let (mut scanned, mut last, mut outcome) = (0, None, Ok(()));
-        let range = (from, Bound::Excluded(&*end));
-        let walked = self.snapshot.scan(Keyspace::Schedules, range, Direction::Up, &mut |key, value| {
-            if page.schedules.len() >= query.count_max || scanned >= LIST_SCAN_COUNT_MAX {
-                page.next = last;
-                return ControlFlow::Break(());
-            }
-            let Some(id) = keys::schedule_id(key) else {
-                outcome = Err(bad_key());
-                return ControlFlow::Break(());
-            };
-            scanned += 1;
-            last = Some(id);
-            match Stored::decode(&self.shared.rules, &query.tenant, id, &Bytes::copy_from_slice(value)) {
-                Ok(stored) if query.matches(&stored.schedule) => {
-                    page.schedules.push(Arc::unwrap_or_clone(stored.schedule));
-                }
-                Ok(_) => {}
-                Err(reason) => {
-                    tracing::error!(tenant = %query.tenant, schedule = %id, %reason, "a schedule cannot be read");
-                }
+        let (mut found, mut outcome) = (Vec::new(), Ok(()));
+        let definitions = (from, Bound::Excluded(&*end));
+        let walked =
+            self.snapshot.scan(Keyspace::Schedules, definitions, Direction::Up, &mut |key, value| {
+                let Some(id) = keys::schedule_id(key) else {
+                    outcome = Err(bad_key());
+                    return ControlFlow::Break(());
+                };
+                found.push(Records { id, definition: Bytes::copy_from_slice(value), standing: Bytes::new() });
+                if found.len() < count_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+        walked.map_err(read_error)?;
+        outcome?;
+        let Some(last) = found.last().map(|records| keys::schedule(tenant, records.id)) else {
+            return Ok(found);
+        };
+        let mut left = found.iter_mut().peekable();
+        let standings = (from, Bound::Included(&*last));
+        let walked = self.snapshot.scan(Keyspace::Standings, standings, Direction::Up, &mut |key, value| {
+            let id = keys::schedule_id(key);
+            while left.next_if(|records| id.is_some_and(|id| records.id < id)).is_some() {}
+            if let Some(records) = left.next_if(|records| id == Some(records.id)) {
+                records.standing = Bytes::copy_from_slice(value);
             }
             ControlFlow::Continue(())
         });
         walked.map_err(read_error)?;
-        outcome.map(|()| page)
+        Ok(found)
     }
 
     /// A page of a ledger, merged from the days on which its entries were decided.
@@ -146,9 +136,9 @@ impl Reader<'_> {
         count_max: usize,
     ) -> Result<LedgerPage, Error> {
         let prefix = keys::schedule(tenant, id);
-        let bytes = self.snapshot.get(Keyspace::Schedules, &prefix).map_err(read_error)?;
-        let Some(bytes) = bytes else { return Ok(LedgerPage::default()) };
-        let first_entry = schedule_record::first_entry(&bytes).map_err(unreadable)?;
+        let standing = self.snapshot.get(Keyspace::Standings, &prefix).map_err(read_error)?;
+        let Some(standing) = standing else { return Ok(LedgerPage::default()) };
+        let first_entry = schedule_record::first_entry(&standing).map_err(unreadable)?;
         let end = match before {
             Some(cursor) => keys::ledger_entry(tenant, id, cursor),
             None => keys::after_prefix(prefix.clone()),

@@ -16,6 +16,7 @@
 //! | [`planning`] | schedules: creating, naming, deleting, listing them |
 //! | [`editing`] | schedules: what an edit does to what waits |
 //! | [`firing`] | schedules: claims, what is missed, jobs made by hand |
+//! | [`redefining`] | schedules: what jobs ask for when the definition changes |
 //! | [`overlaps`] | schedules: runs that overlap |
 //! | [`ledgers`] | ledgers and calendars |
 //! | [`documents`] | small documents |
@@ -49,6 +50,7 @@ pub mod parallel;
 pub mod planning;
 pub mod random;
 pub mod reading;
+pub mod redefining;
 pub mod repeating;
 pub mod spreading;
 pub mod submitting;
@@ -200,6 +202,17 @@ macro_rules! conformance_tests {
             a_schedule_ends_with_its_last_instant,
             a_job_without_its_schedule_is_like_any_other,
         );
+        $crate::conformance_tests!(@cases $new_home, redefining:
+            an_occurrence_is_found_as_it_was_made,
+            pages_of_occurrences_end_at_their_bytes,
+            an_edit_leaves_what_runs_alone,
+            an_edit_leaves_what_is_due_alone,
+            a_late_occurrence_is_kept_as_it_was_started,
+            what_runs_outlives_its_schedule,
+            edits_of_one_batch_see_each_other,
+            a_changed_occurrence_is_kept,
+            many_schedules_are_listed,
+        );
         $crate::conformance_tests!(@cases $new_home, overlaps:
             overlapping_runs_are_allowed,
             an_overlapping_instant_is_skipped,
@@ -252,6 +265,7 @@ macro_rules! conformance_tests {
             one_of_many_makes_a_document,
             chains_do_not_fork,
             a_herd_and_edits_see_each_other,
+            what_runs_is_kept_while_its_schedules_change,
         );
 
         #[tokio::test]

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tidewheel_core::audit::{Changes, Kind};
-use tidewheel_core::job::{Command, Rejection, State};
+use tidewheel_core::job::{Command, Job, Rejection, State};
 use tidewheel_core::place::Bucket;
 use tidewheel_core::schedule::NewSchedule;
 
 use super::auditing::sound_trail;
 use super::beat::{BEAT_MS, beat, carrying, creating, faster, ordering, outcomes, update};
-use super::trial::{Trial, claim, keyed, keyless, order, succeeding, tenant};
+use super::trial::{START, Trial, claim, keyed, keyless, order, succeeding, tenant};
 use super::{Home, walk};
 use crate::{
     DocumentKey, IfVersion, KeyUse, NewAct, OnConflict, Order, Refusal, ScheduleCommand, ScheduleRefusal,
@@ -301,5 +301,55 @@ pub async fn a_herd_and_edits_see_each_other(home: &dyn Home, spawn: Spawn) {
         let next = if number % 5 == 1 { BEAT_MS / 2 } else { BEAT_MS };
         assert_eq!(pending.status.due_at, now.plus_ms(next));
         assert_eq!(outcomes(&trial.ledger_of(schedule).await), ["fired"]);
+    }
+}
+
+/// Claims, edits and deletions of the same schedules side by side: what was started is what was answered, and stays so.
+pub async fn what_runs_is_kept_while_its_schedules_change(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let mut made = Vec::new();
+    for _ in 0..TASKS_COUNT {
+        made.push(trial.create(&acme, carrying("old")).await);
+    }
+    let mut expected: Vec<Job> = Vec::new();
+    for round in 1..=3 {
+        trial.now = START.plus_ms(round * BEAT_MS);
+        let (due, _) = walk::due(&*trial.store, &acme, Bucket::of(trial.now), trial.now, 100).await;
+        let claims: Vec<_> = due.iter().map(|job| order(job, trial.claiming())).collect();
+        let now = trial.now;
+        let answers = side_by_side(&trial, spawn, |number, store| {
+            let (schedule, claims) = (made[number].clone(), claims.clone());
+            async move {
+                if number % 3 == 0 {
+                    let claimed = store.apply(now, None, claims).await.expect("answered");
+                    return claimed.into_iter().flatten().map(|applied| Job::clone(&applied.job)).collect();
+                }
+                let last = if round == 3 && number % 3 == 1 {
+                    ScheduleCommand::Delete
+                } else {
+                    update(carrying(["", "one", "two", "three"][usize::try_from(round).expect("few")]))
+                };
+                let edits = vec![ordering(&schedule, update(carrying("between"))), ordering(&schedule, last)];
+                let edited = store.edit_schedules(now, edits).await.expect("answered");
+                assert!(edited.iter().all(Result::is_ok));
+                Vec::new()
+            }
+        })
+        .await;
+        expected.extend(answers.into_iter().flatten());
+        trial = trial.reopen().await;
+        for job in &expected {
+            trial.holds(job).await;
+        }
+        let mut running = trial.store.running().await.expect("read");
+        running.sort_by_key(|job| job.id);
+        expected.sort_by_key(|job| job.id);
+        assert_eq!(running, expected);
+        for schedule in &made {
+            let Some(now) = trial.find(schedule).await else { continue };
+            let pending = trial.pending(schedule).await.expect("pending");
+            assert_eq!(pending.spec.payload, now.definition.template.payload);
+        }
     }
 }

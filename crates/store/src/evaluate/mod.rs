@@ -36,6 +36,13 @@ pub trait Books {
     /// When it cannot be read; [`Error::Corrupt`] if that is so for this schedule alone.
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error>;
 
+    /// Whether an occurrence of the schedule may wait for the end of another, as far as is known without reading the
+    /// schedule. If not, the end of a job that has been started is nothing to it.
+    fn may_hold(&mut self, tenant: &Tenant, id: ScheduleId) -> bool {
+        let _ = (tenant, id);
+        true
+    }
+
     /// There is no schedule of that id yet; it is about to be made.
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId);
 

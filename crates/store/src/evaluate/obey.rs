@@ -144,6 +144,11 @@ fn finish(
     changes: &mut Changes,
     others: &mut Vec<Arc<Job>>,
 ) -> Result<(), Error> {
+    // A chain has gone on from what was started, so only an occurrence that waits for it can hang on its end.
+    let has_started = job.status.attempt > 0 && changes.schedule.is_none();
+    if has_started && schedule_of(job).is_none_or(|id| !books.may_hold(&job.tenant, id)) {
+        return Ok(());
+    }
     let Some(schedule) = schedule_now(books, job, changes)? else { return Ok(()) };
     let is_next = schedule.next.is_some_and(|next| next.job_id == job.id);
     let is_waited_for = schedule.held.is_some() && schedule.active.contains(&job.id);
