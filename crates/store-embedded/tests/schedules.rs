@@ -277,13 +277,12 @@ async fn an_occurrence_whose_schedule_is_damaged_is_refused_by_name() {
     let made = edit(&store, START, creating(1, "UTC")).await.unwrap();
     store.close().await.unwrap();
     let key = [made.schedule.tenant.as_str().as_bytes(), &[0], made.schedule.id.as_bytes()].concat();
-    let of_another_version = |batch: &mut Batch| batch.put(Keyspace::Schedules, key.clone(), vec![1, 0, 0]);
-    let missing = |batch: &mut Batch| batch.delete(Keyspace::Schedules, key.clone());
-    let damages: [(&dyn Fn(&mut Batch), &str); 2] =
-        [(&of_another_version, "version 1"), (&missing, "missing")];
-    for (damage, named) in damages {
+    for (record, named) in [(Some(vec![1, 0, 0]), "version 1"), (None, "missing")] {
         let mut batch = Batch::default();
-        damage(&mut batch);
+        match record {
+            Some(record) => batch.put(Keyspace::Schedules, key.clone(), record),
+            None => batch.delete(Keyspace::Schedules, key.clone()),
+        }
         kv.commit(batch, Durability::Synced).unwrap();
         let (_, store) = reopen(&kv, None);
         let read = store.get(&made.schedule.tenant, vec![made.jobs[0].id]).await;
