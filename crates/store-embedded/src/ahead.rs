@@ -1,6 +1,6 @@
 //! Schedules read ahead of the commit thread: reading what is due reads the schedules of what is found, and a call with
-//! many claims those that are still missing, while the thread is busy with others. What is here is as it is on disk: a reader registers before it takes its
-//! snapshot, and what was committed since is not kept.
+//! many claims those that are still missing, while the thread is busy with others. What is here is as it is on disk: a
+//! reader registers before it takes its snapshot, and what was committed since is not kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,8 @@ use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
 const GENERATION_COUNT_MAX: usize = 32_768;
+/// What was put into one generation, by [`Stored::size_bytes`].
+const GENERATION_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Changes remembered for readers; beyond, those who began before the last of them keep nothing.
 const CHANGED_COUNT_MAX: usize = 65_536;
 
@@ -30,6 +32,8 @@ struct Inner {
     forgotten_until: u64,
     /// Two generations: when the young one is full, it becomes the old one, and what nobody asked for is forgotten.
     young: FxHashMap<ScheduleKey, Stored>,
+    /// What was put into it; what was taken out counts, too.
+    young_bytes: usize,
     old: FxHashMap<ScheduleKey, Stored>,
 }
 
@@ -110,9 +114,11 @@ impl Looking<'_> {
             if inner.changed.get(&key).is_some_and(|changed| *changed > self.version) {
                 continue;
             }
-            if inner.young.len() >= GENERATION_COUNT_MAX {
+            if inner.young.len() >= GENERATION_COUNT_MAX || inner.young_bytes >= GENERATION_BYTES_MAX {
                 inner.old = std::mem::take(&mut inner.young);
+                inner.young_bytes = 0;
             }
+            inner.young_bytes += stored.size_bytes();
             inner.young.insert(key, stored);
         }
     }

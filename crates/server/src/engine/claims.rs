@@ -18,8 +18,6 @@ pub(super) struct Claim {
     pub(super) takers: Vec<(Taker, usize)>,
     /// Their time is over: what is granted all the same, to a clock that was set back, is for nobody.
     pub(super) is_over: bool,
-    /// Many of them are for workers of this node.
-    pub(super) is_own_turn: bool,
 }
 
 impl Claim {

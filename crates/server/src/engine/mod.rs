@@ -136,8 +136,6 @@ struct Shared {
     draining: AtomicBool,
     /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
     watched_targets: AtomicUsize,
-    /// Jobs whose workers' reports are being written.
-    reporting: AtomicUsize,
     tidings: Tidings,
 }
 
@@ -220,7 +218,6 @@ impl Engine {
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             watched_targets: AtomicUsize::new(0),
-            reporting: AtomicUsize::new(0),
             tidings: Tidings::default(),
         });
         if shared.is_appointed("zones", ZONES_MS).await {

@@ -8,6 +8,7 @@ use tidewheel_core::lanes::{Lane, LaneConfig};
 
 use super::Ready;
 use super::origin::host_of;
+use super::own_first::OwnMoves;
 use super::refill::{LotKey, Overflow};
 use super::seats::Seats;
 
@@ -25,6 +26,7 @@ pub(super) struct LaneSlot {
     /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
     pub(super) picked_now: usize,
     pub(super) picked_before: usize,
+    pub(super) own_moves: OwnMoves,
 }
 
 impl Ready {
@@ -66,6 +68,7 @@ impl Ready {
             overflows: BTreeMap::new(),
             picked_now: 0,
             picked_before: 0,
+            own_moves: OwnMoves::default(),
         };
         let index = self.free.pop().unwrap_or_else(|| {
             self.lanes.push(None);

@@ -49,7 +49,6 @@ use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
 pub(super) use self::origin::host_of;
 pub(crate) use self::origin::origin_of;
 use self::own_first::OwnFirst;
-pub(super) use self::own_first::TURN_COUNT;
 use self::paces::Paces;
 pub(super) use self::pick::{Picked, Recipient, Taker};
 use self::push_slots::PushSlots;
@@ -129,6 +128,8 @@ pub(super) struct Ready {
     monotonic_ms: i64,
 }
 
+/// Jobs read in one go even when memory is full: what there is room for may stand behind much for which there is none.
+const READ_COUNT_MIN: usize = 256;
 /// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
 const FAST_PICKS: usize = 256;
 
@@ -239,7 +240,7 @@ impl Ready {
 
     /// Jobs that are worth reading in one go: for what is more there would be no room.
     pub(super) fn room(&self) -> usize {
-        self.config.held_count_max.saturating_sub(self.waiting_count).max(self.config.lot_count_min)
+        self.config.held_count_max.saturating_sub(self.waiting_count).max(READ_COUNT_MIN)
     }
 
     fn is_full(&self) -> bool {

@@ -1,61 +1,60 @@
-//! Workers of other nodes wait while those of this one take jobs by the hundred, as fast as they can be started and ended:
-//! what all are waiting for then is the store, and a job that goes to another node costs it more.
+//! Workers of other nodes wait while those of this one take the jobs of a lane by the hundred, as fast as they can be started
+//! and ended: what all are waiting for then is the store, and a job that goes to another node costs it more.
 
 use std::collections::BTreeMap;
 
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Destination, Job};
 
 use super::Ready;
-use super::pick::{Recipient, Taker};
 
 /// Jobs in one go by which workers are known to keep up with the store.
-pub(in crate::engine) const TURN_COUNT: usize = 512;
-/// How long other nodes wait after such a turn: long enough for its jobs to run, where they are short, and to be reported.
+const TURN_COUNT: usize = 512;
+/// How long other nodes wait after such a turn: long enough for its jobs to be started, run where they are short, or be
+/// ended.
 const WAIT_MS: i64 = 250;
+/// How long they wait in all. Then they have a turn, whatever own workers do.
+const WAIT_MS_MAX: i64 = 1_000;
 
-/// How own workers move, and what waits for them.
+/// Lanes that only other nodes have room for, and when that is looked at again.
 #[derive(Debug, Default)]
 pub(super) struct OwnFirst {
-    /// Many jobs of theirs are being started or ended this moment.
-    is_moving: bool,
-    /// When that was last so.
-    moved_ms: Option<i64>,
-    /// Lanes that only other nodes have room for, and when that is looked at again.
     waiting: BTreeMap<usize, i64>,
 }
 
+/// How own workers move in a lane.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OwnMoves {
+    /// When they last took many of its jobs, got or ended them.
+    moved_ms: Option<i64>,
+    /// Since when other nodes wait for them.
+    waited_since_ms: Option<i64>,
+}
+
 impl Ready {
-    /// Says whether many jobs of own workers are being started or ended this moment.
-    pub(in crate::engine) const fn own_are_moving(&mut self, are_moving: bool) {
-        self.own_first.is_moving = are_moving;
-        if are_moving {
-            self.own_first.moved_ms = Some(self.monotonic_ms);
-        }
-    }
-
-    /// How many of the jobs picked for them are for own workers.
-    pub(in crate::engine) fn for_own(&self, takers: &[(Taker, usize)]) -> usize {
-        let is_own = |taker: &Taker| match taker.recipient {
-            Recipient::Once(_) => true,
-            Recipient::Connected(id) => !self.is_peer(id),
-        };
-        takers.iter().filter(|(taker, _)| is_own(taker)).map(|(_, count)| count).sum()
-    }
-
-    /// Notes that so many jobs were handed to own workers, or ended by them.
-    pub(in crate::engine) const fn own_moved(&mut self, count: usize) {
-        if count >= TURN_COUNT {
-            self.own_first.moved_ms = Some(self.monotonic_ms);
+    /// Notes that so many jobs were picked for own workers, handed to them or ended by them, `one` of them.
+    pub(in crate::engine) fn own_moved(&mut self, one: Option<&Job>, count: usize) {
+        let queue = one.map(|job| &job.spec.destination);
+        if count >= TURN_COUNT
+            && let Some(destination @ Destination::Queue(_)) = queue
+            && let Some(index) = self.known_lane(destination)
+            && let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut)
+        {
+            slot.own_moves.moved_ms = Some(self.monotonic_ms);
         }
     }
 
     /// Whether a job that only other nodes have room for waits for own workers, and its lane with it.
     pub(super) fn waits_for_own(&mut self, index: usize, job: &Job) -> bool {
-        let now_ms = self.monotonic_ms;
-        let moved_until_ms = self.own_first.moved_ms.map_or(i64::MIN, |at_ms| at_ms.saturating_add(WAIT_MS));
-        let waits = (self.own_first.is_moving || moved_until_ms > now_ms) && self.would_take(job);
+        let (now_ms, would_take) = (self.monotonic_ms, self.would_take(job));
+        let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return false };
+        let moves = &mut slot.own_moves;
+        let moved_until_ms = moves.moved_ms.map_or(i64::MIN, |at_ms| at_ms.saturating_add(WAIT_MS));
+        let since_ms = moves.waited_since_ms.unwrap_or(now_ms);
+        let until_ms = moved_until_ms.min(since_ms.saturating_add(WAIT_MS_MAX));
+        let waits = until_ms > now_ms && would_take;
+        moves.waited_since_ms = waits.then_some(since_ms);
         if waits {
-            self.own_first.waiting.insert(index, moved_until_ms.max(now_ms + 1));
+            self.own_first.waiting.insert(index, until_ms);
         }
         waits
     }
@@ -82,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use tidewheel_core::job::{Destination, Priority, Spec};
+    use tidewheel_core::job::{Priority, Spec};
     use tidewheel_core::names::Tenant;
     use tidewheel_core::retry::RetryPolicy;
     use tidewheel_core::time::Timestamp;
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
     use crate::engine::config::Config;
     use crate::engine::governor::MadeUp;
-    use crate::engine::ready::{Interest, Outlet, Picked, Subscriber, SubscriberId};
+    use crate::engine::ready::{Interest, Outlet, Picked, Recipient, Subscriber, SubscriberId, Taker};
 
     const NOW: Timestamp = Timestamp::from_ms(1_000_000);
 
@@ -164,12 +163,19 @@ mod tests {
         assert_eq!((given(&mut ready), ready.next_offer_ms()), (Vec::new(), Some(1_000 + WAIT_MS)));
         ready.add_credits(own, 5);
         assert_eq!(given(&mut ready), [(own, 5)], "they come first all the same");
-        ready.own_are_moving(true);
-        at(&mut ready, 1_000 + 10 * WAIT_MS);
-        assert_eq!(given(&mut ready), [], "jobs are being ended");
-        ready.own_are_moving(false);
-        at(&mut ready, 1_000 + 11 * WAIT_MS);
+        at(&mut ready, 1_000 + WAIT_MS);
         assert_eq!(given(&mut ready).first().map(|(id, _)| *id), Some(peer), "they have stopped");
+        // Once more, and they go on and on.
+        let (mut ready, own, peer) = node(TURN_COUNT);
+        at(&mut ready, 1_000);
+        assert_eq!(given(&mut ready), [(own, TURN_COUNT)]);
+        for passed_ms in (100..WAIT_MS_MAX).step_by(100) {
+            at(&mut ready, 1_000 + passed_ms);
+            assert_eq!(given(&mut ready), [], "{passed_ms}");
+            ready.own_moved(Some(&job(1)), TURN_COUNT);
+        }
+        at(&mut ready, 1_000 + WAIT_MS_MAX);
+        assert_eq!(given(&mut ready).first().map(|(id, _)| *id), Some(peer), "it has waited long enough");
     }
 
     #[test]
@@ -181,7 +187,7 @@ mod tests {
         at(&mut ready, 1_000);
         assert_eq!(given(&mut ready), [(own, TURN_COUNT)]);
         ready.unsubscribe(own);
-        ready.own_are_moving(true);
+        ready.own_moved(Some(&job(1)), TURN_COUNT);
         at(&mut ready, 1_000 + WAIT_MS);
         assert_eq!(given(&mut ready).first().map(|(id, _)| *id), Some(peer));
     }

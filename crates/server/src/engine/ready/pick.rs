@@ -163,7 +163,8 @@ impl Ready {
             picks.push(self.picked(index, entry, now));
         }
         if !is_peer {
-            self.own_moved(picks.len() - before);
+            let one = picks.last().map(Arc::clone);
+            self.own_moved(one.as_deref(), picks.len() - before);
         }
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))

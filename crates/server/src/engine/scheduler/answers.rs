@@ -165,7 +165,6 @@ impl Scheduler {
 
     pub(super) fn claimed(&mut self, claim: Claim, granted: Result<Vec<Granted>, Error>, now: Timestamp) {
         self.claims = self.claims.saturating_sub(1);
-        self.own_turns = self.own_turns.saturating_sub(usize::from(claim.is_own_turn));
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {

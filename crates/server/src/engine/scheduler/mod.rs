@@ -31,7 +31,7 @@ use crate::engine::governor::{Governor, MadeUp};
 use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
-use crate::engine::ready::{Allotment, Picked, Ready, Refill, TURN_COUNT, TakeReply, Ticket};
+use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply, Ticket};
 use crate::engine::scan::{Read, Scan, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::target_answers::Heard;
@@ -117,8 +117,6 @@ pub(in crate::engine) struct Scheduler {
     reads: usize,
     lots_first: bool,
     claims: usize,
-    /// Those of them with many jobs for workers of this node.
-    own_turns: usize,
     /// Those who take what there is now, and wait no longer.
     leaving: Vec<Ticket>,
     listings: usize,
@@ -174,7 +172,6 @@ impl Scheduler {
             reads: 0,
             lots_first: false,
             claims: 0,
-            own_turns: 0,
             leaving: Vec::new(),
             listings: 0,
             next_bucket: Bucket(0),
@@ -349,25 +346,17 @@ impl Scheduler {
     /// Starts what may start; says whether that was all.
     fn start_claims(&mut self, now: Timestamp) -> bool {
         while self.claims < self.config.claims_max {
-            let are_ending = self.shared.reporting.load(Ordering::Relaxed) >= TURN_COUNT;
-            self.ready.own_are_moving(are_ending || self.own_turns > 0);
             let count_max = self.config.claim_batch_max;
             let claim = if let Some(picks) = self.ready.pick_expired(now, count_max) {
-                Claim { picks, takers: Vec::new(), is_over: true, is_own_turn: false }
+                Claim { picks, takers: Vec::new(), is_over: true }
             } else {
                 match self.ready.pick(now, count_max) {
-                    Some(Picked::Push(picks)) => {
-                        Claim { picks, takers: Vec::new(), is_over: false, is_own_turn: false }
-                    }
-                    Some(Picked::Take(picks, takers)) => {
-                        let is_own_turn = self.ready.for_own(&takers) >= TURN_COUNT;
-                        Claim { picks, takers, is_over: false, is_own_turn }
-                    }
+                    Some(Picked::Push(picks)) => Claim { picks, takers: Vec::new(), is_over: false },
+                    Some(Picked::Take(picks, takers)) => Claim { picks, takers, is_over: false },
                     None => return true,
                 }
             };
             self.claims += 1;
-            self.own_turns += usize::from(claim.is_own_turn);
             tokio::spawn(claims::write(Arc::clone(&self.shared), claim));
         }
         false

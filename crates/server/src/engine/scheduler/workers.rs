@@ -61,7 +61,9 @@ impl Scheduler {
                 }
             }
             WorkerMessage::Reported { session, jobs } => {
-                self.ready.own_moved(jobs.len());
+                let ended =
+                    jobs.iter().filter(|(job, renewal)| renewal.is_none() && job.status.running.is_none());
+                self.ready.own_moved(ended.clone().next().map(|(job, _)| &**job), ended.count());
                 for (job, renewal) in jobs {
                     self.worker_reported(session, &job);
                     match renewal {
@@ -189,7 +191,7 @@ impl Scheduler {
         let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
         let monotonic_ms = self.shared.clock.monotonic_ms();
         self.workers.kept_busy(id, monotonic_ms, self.config.worker_dead_ms);
-        self.ready.own_moved(running.len());
+        self.ready.own_moved(running.first().map(|job| &**job), running.len());
         let mut left = Vec::new();
         for batch in in_messages(running) {
             for job in &batch {

@@ -107,7 +107,6 @@ impl WorkerLink {
             orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
         let is_spread = shared.store.databases().len() > 1;
         let said = if is_spread { orders.clone() } else { Vec::new() };
-        let under_way = Reporting::begin(shared, orders.len());
         let results = match shared.store.apply(shared.clock.now(), None, orders).await {
             // One of several databases is away: no reason to end the stream of a worker that has jobs of the others, too.
             Err(error) if is_spread && error.is_retryable() => vec![Err(Refusal::Away); said.len()],
@@ -117,7 +116,6 @@ impl WorkerLink {
                 }
             })?,
         };
-        drop(under_way);
         self.keep(said.into_iter().zip(&results));
         let mut jobs = Vec::with_capacity(results.len());
         for (result, (ends, renewal)) in results.iter().zip(about) {
@@ -145,25 +143,6 @@ impl WorkerLink {
 
     fn tell(&self, message: WorkerMessage) {
         self.shared.tell(Message::Worker(message, self.hold.clone()));
-    }
-}
-
-/// A report that is being written; also if nobody waits for it any more.
-struct Reporting<'a> {
-    shared: &'a Shared,
-    jobs: usize,
-}
-
-impl<'a> Reporting<'a> {
-    fn begin(shared: &'a Shared, jobs: usize) -> Self {
-        shared.reporting.fetch_add(jobs, Ordering::Relaxed);
-        Self { shared, jobs }
-    }
-}
-
-impl Drop for Reporting<'_> {
-    fn drop(&mut self) {
-        self.shared.reporting.fetch_sub(self.jobs, Ordering::Relaxed);
     }
 }
 
