@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -34,6 +35,8 @@ pub type OnSync = Box<dyn FnMut(u64, Image) + Send>;
 #[derive(Default)]
 pub struct FaultyKv {
     inner: Mutex<Inner>,
+    /// How long a commit takes.
+    pace: Mutex<Duration>,
 }
 
 #[derive(Default)]
@@ -54,7 +57,7 @@ impl FaultyKv {
     #[must_use]
     pub fn reopen(image: Image) -> Self {
         let inner = Inner { visible: image.0.clone(), synced: image.0, ..Inner::default() };
-        Self { inner: Mutex::new(inner) }
+        Self { inner: Mutex::new(inner), pace: Mutex::default() }
     }
 
     /// What a crash now would leave.
@@ -66,6 +69,11 @@ impl FaultyKv {
     /// Lets commits fail.
     pub fn set_plan(&self, plan: Plan) {
         self.lock().plan = Some(plan);
+    }
+
+    /// Lets commits take their time, during which reads go on.
+    pub fn set_pace(&self, pace: Duration) {
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
     }
 
     /// Watches syncs.
@@ -108,6 +116,10 @@ impl Kv for FaultyKv {
     }
 
     fn commit(&self, batch: Batch, durability: Durability) -> Result<(), KvError> {
+        let pace = *self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pace.is_zero() {
+            std::thread::park_timeout(pace);
+        }
         let mut inner = self.lock();
         inner.commits += 1;
         let number = inner.commits;

@@ -16,7 +16,7 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::{Arrival, Committer, Group, Known, QUEUE_COUNT_MAX, Reply, Request};
+use crate::commit::{Arrival, Committer, Disk, Group, Known, QUEUE_COUNT_MAX, Reply, Request, Writer};
 use crate::fjall_kv::FjallKv;
 use crate::kv::{Durability, Kv};
 use crate::options::{OpenError, Options};
@@ -61,11 +61,14 @@ impl EmbeddedStore {
             found.remembered,
         ));
         shared.view.publish(Published { running: found.running, ..Published::default() });
+        let durability = if options.danger_no_sync { Durability::Buffered } else { Durability::Synced };
+        let disk = Disk { shared: Arc::clone(&shared), kv, durability };
+        let not_started =
+            |error: std::io::Error| OpenError::Io { path: options.path.clone(), reason: error.to_string() };
         let committer = Committer {
-            shared: Arc::clone(&shared),
-            kv,
-            durability: if options.danger_no_sync { Durability::Buffered } else { Durability::Synced },
-            on_commit: options.on_commit,
+            writer: Writer::start(disk.clone(), options.on_commit).map_err(not_started)?,
+            disk,
+            writing: None,
             epoch: found.epoch,
             spare: Group::default(),
             next_claim: found.next_claim,
@@ -82,7 +85,7 @@ impl EmbeddedStore {
         let thread = std::thread::Builder::new()
             .name("tidewheel-commit".to_owned())
             .spawn(move || committer.run(receiver))
-            .map_err(|error| OpenError::Io { path: options.path, reason: error.to_string() })?;
+            .map_err(not_started)?;
         Ok(Self { shared, requests: Some(sender), thread: Mutex::new(Some(thread)) })
     }
 

@@ -5,6 +5,7 @@
 mod workload;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, Health, OnConflict, Store, Submission};
@@ -134,6 +135,42 @@ async fn a_failed_sync_ends_all_writing_until_the_disk_is_read_again() {
             let found = reopened.get(&lost.job.tenant, vec![lost.job.id]).await.unwrap();
             assert_eq!(found, [Some(lost.job)]);
         }
+    }
+}
+
+/// What is judged while something is being written that then fails is not written either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_failed_sync_takes_along_what_was_judged_meanwhile() {
+    for seed in 0..SEEDS {
+        let kv = Arc::new(FaultyKv::default());
+        let store = Arc::new(store_on(Arc::clone(&kv)));
+        let mut dice = Dice::new(seed);
+        let now = Timestamp::from_ms(0);
+        let there: Vec<_> = (0..4).map(|_| Submission { key: None, ..submission(&mut dice) }).collect();
+        store.submit(now, there.clone(), OnConflict::KeepOthers).await.unwrap();
+        let before = dump(&*store).await;
+        let commits = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&commits);
+        kv.set_plan(Box::new(move |_| {
+            *counted.lock().unwrap() += 1;
+            Some(Fault::Lost)
+        }));
+        kv.set_pace(Duration::from_millis(20));
+        let mut calls = tokio::task::JoinSet::new();
+        for job in there.into_iter().map(|submission| submission.job) {
+            let (store, more) = (Arc::clone(&store), submission(&mut dice));
+            calls.spawn(async move {
+                let cancel = workload::order(&job, tidewheel_core::job::Command::Cancel);
+                let cancelled = store.apply(now, None, vec![cancel]).await.map(drop);
+                let submitted = store.submit(now, vec![more], OnConflict::KeepOthers).await.map(drop);
+                [cancelled, submitted]
+            });
+        }
+        for outcome in calls.join_all().await.into_iter().flatten() {
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "{outcome:?}");
+        }
+        assert_eq!(*commits.lock().unwrap(), 1, "nothing is written after a failure");
+        assert_eq!(before, dump(&*store).await);
     }
 }
 

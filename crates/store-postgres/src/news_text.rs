@@ -26,6 +26,9 @@ pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
             vec![format!("d{WITHIN}{tenant}{WITHIN}{}{WITHIN}{}", at.as_ms(), shard.0)]
         }
         News::Changed { tenant, id } => vec![format!("c{WITHIN}{tenant}{WITHIN}{id}")],
+        News::Ended { tenant, id, token } => {
+            vec![format!("e{WITHIN}{tenant}{WITHIN}{id}{WITHIN}{}", token.as_u64())]
+        }
         News::Wants { node, said_ms, heard, wants } => {
             let head =
                 format!("w{WITHIN}{node}{WITHIN}{said_ms}{WITHIN}{}", list(heard.iter().map(write_receipt)));
@@ -103,6 +106,11 @@ pub(crate) fn read(line: &str) -> Option<News> {
             at: Timestamp::from_ms(rest.parse().ok()?),
         }),
         "c" => Some(News::Changed { tenant: Tenant::new(whose).ok()?, id: rest.parse::<JobId>().ok()? }),
+        "e" => Some(News::Ended {
+            tenant: Tenant::new(whose).ok()?,
+            id: rest.parse::<JobId>().ok()?,
+            token: Token::from_u64(parts.next()?.parse().ok()?),
+        }),
         "w" => {
             let heard = parts.next()?.split(LISTED).filter(|part| !part.is_empty()).map(read_receipt);
             Some(News::Wants {
@@ -205,6 +213,7 @@ mod tests {
                 at: Timestamp::from_ms(7),
             },
             News::Changed { tenant: Tenant::default(), id },
+            News::Ended { tenant: Tenant::default(), id, token: Token::new(3, 1) },
             wants(vec![want("q1", None, &[]), want("q.2", Some(3), &["t1", "t:2"])]),
             News::Wants { node: Arc::from("n1"), said_ms: -1, heard: Vec::new(), wants: Vec::new() },
             News::Handed { from, to, number: 12, start_by_ms: 1_500, jobs },
@@ -225,6 +234,8 @@ mod tests {
             "d\tacme\t7\t65536",
             "x\tacme\t1",
             "c\tacme\tjob_1",
+            "e\tacme\tjob_1",
+            "e\tacme\tjob_1\t1",
             "w\tn1",
             "w\tn1\t1",
             "w\tn1\tsoon\t",

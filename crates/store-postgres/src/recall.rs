@@ -15,8 +15,9 @@ use tidewheel_core::time::Timestamp;
 
 use crate::desk::{Desk, JobKey, JobMark, StoredJob, is_fresh};
 
-/// Of what is kept, about half is forgotten when it is more than this.
-const BYTES_MAX: usize = 64 << 20;
+/// Of what is kept, about half is forgotten when it is more than this. Half of it is more than the jobs a scheduler usually
+/// holds, which are the same in memory: what is claimed was read a good while ago where many wait.
+const BYTES_MAX: usize = 160 << 20;
 /// Jobs that are submitted for soon are kept; others are read when they are due.
 const SOON_MS: i64 = 10 * SECOND_MS;
 /// An attempt under way that was noted longer ago, by the caller's clock, is not recalled: this process may have stood
@@ -96,7 +97,9 @@ impl Generations {
             return;
         }
         self.young_bytes = self.young_bytes.saturating_add(job.size_bytes());
-        self.young.insert(key, noted);
+        if let Some(before) = self.young.insert(key, noted) {
+            self.young_bytes = self.young_bytes.saturating_sub(before.stored.job.size_bytes());
+        }
         if self.young_bytes > BYTES_MAX / 2 {
             self.age();
         }

@@ -16,7 +16,7 @@ use tidewheel_store::{
 };
 
 use crate::connections::{Connections, Lane};
-use crate::desk::Found;
+use crate::desk::{Found, JobKey, StoredJob};
 use crate::fault::Trouble;
 use crate::load::{find_jobs, find_keys, shard_column};
 use crate::recall::Recall;
@@ -85,13 +85,29 @@ impl Database {
     }
 
     async fn get_now(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Trouble> {
-        let client = self.connections.get(Lane::Caller).await?;
         let keys: Vec<_> = ids.into_iter().map(|id| (tenant.clone(), id)).collect();
-        let job = |found| match found {
-            Some(Found::Stored(stored)) => Some(Arc::unwrap_or_clone(stored.job)),
+        let found = self.find_now(&keys).await?;
+        Ok(found.into_iter().map(|found| found.map(|stored| Arc::unwrap_or_clone(stored.job))).collect())
+    }
+
+    async fn get_each_now(&self, now: Timestamp, keys: Vec<JobKey>) -> Result<Vec<Option<Job>>, Trouble> {
+        let found = self.find_now(&keys).await?;
+        let is_running = |stored: &&StoredJob| stored.job.status.running.is_some();
+        let seen = keys.into_iter().zip(&found).filter_map(|(key, found)| {
+            let running = found.as_ref().filter(is_running)?;
+            Some((key, Some(running.clone())))
+        });
+        self.recall.note_written(now, seen.collect());
+        Ok(found.into_iter().map(|found| found.map(|stored| Job::clone(&stored.job))).collect())
+    }
+
+    async fn find_now(&self, keys: &[JobKey]) -> Result<Vec<Option<StoredJob>>, Trouble> {
+        let client = self.connections.get(Lane::Caller).await?;
+        let stored = |found| match found {
+            Some(Found::Stored(stored)) => Some(stored),
             Some(Found::Removed(_)) | None => None,
         };
-        Ok(find_jobs(&client, &keys).await?.into_iter().map(job).collect())
+        Ok(find_jobs(&client, keys).await?.into_iter().map(stored).collect())
     }
 
     async fn find_key_now(
@@ -218,6 +234,13 @@ impl Store for PostgresStore {
         self.database
             .connections
             .bounded(async { self.database.get_now(tenant, ids).await.map_err(plain) })
+            .await
+    }
+
+    async fn get_each(&self, now: Timestamp, jobs: Vec<(Tenant, JobId)>) -> Result<Vec<Option<Job>>, Error> {
+        self.database
+            .connections
+            .bounded(async { self.database.get_each_now(now, jobs).await.map_err(plain) })
             .await
     }
 

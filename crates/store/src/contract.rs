@@ -1,5 +1,6 @@
 //! The contract. Read [`Store`] first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -325,6 +326,23 @@ pub trait Store: Schedules + Documents + Audit {
 
     /// Jobs by id.
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error>;
+
+    /// Jobs of several tenants by id, all or none. The caller may be about to report on them, so that what is running is
+    /// worth keeping in mind.
+    async fn get_each(&self, _now: Timestamp, jobs: Vec<(Tenant, JobId)>) -> Result<Vec<Option<Job>>, Error> {
+        let mut found = vec![None; jobs.len()];
+        let mut by_tenant: BTreeMap<Tenant, Vec<(usize, JobId)>> = BTreeMap::new();
+        for (place, (tenant, id)) in jobs.into_iter().enumerate() {
+            by_tenant.entry(tenant).or_default().push((place, id));
+        }
+        for (tenant, wanted) in by_tenant {
+            let ids = wanted.iter().map(|(_, id)| *id).collect();
+            for ((place, _), job) in wanted.into_iter().zip(self.get(&tenant, ids).await?) {
+                found.iter_mut().skip(place).take(1).for_each(|slot| slot.clone_from(&job));
+            }
+        }
+        Ok(found)
+    }
 
     /// What an idempotency key was used for, while its time is not over. A schedule that was made under it may be
     /// gone, which frees it.

@@ -100,6 +100,15 @@ pub enum News {
         /// Which.
         id: JobId,
     },
+    /// A job has ended, as its runner reported of its last attempt to a node that does not have the job's shard.
+    Ended {
+        /// Whose.
+        tenant: Tenant,
+        /// Which job.
+        id: JobId,
+        /// Which attempt.
+        token: Token,
+    },
     /// What a node's own workers have room for now. What it does not name is as it was said before; no room ends a want,
     /// and so does silence. Without any want it ends all of them.
     Wants {

@@ -175,10 +175,12 @@ impl Database {
         Ok(DeadRows { left: left.unsigned_abs(), made: made.unsigned_abs() })
     }
 
-    /// Has what was stored so far written out, so that it is not written out while something is measured. Not everybody may
-    /// ask for that, and it is no matter.
+    /// Has what was stored so far vacuumed and written out, so that neither happens while something is measured. Not everybody
+    /// may ask for that, and it is no matter.
     pub(super) async fn settle(&self) {
-        drop(tokio::time::timeout(PATIENCE, self.client.batch_execute("CHECKPOINT")).await);
+        for act in ["VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"] {
+            drop(tokio::time::timeout(PATIENCE, self.client.batch_execute(act)).await);
+        }
     }
 
     /// Begins a transaction that nobody ends: until it is dropped, no row that it could see is vacuumed.

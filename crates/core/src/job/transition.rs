@@ -313,6 +313,8 @@ fn end_attempt(
         if status.attempts.len() >= ATTEMPTS_KEPT_COUNT_MAX {
             status.attempts.remove(0);
         }
+        // Most jobs have one, and a vector that grows by itself makes room for four.
+        status.attempts.reserve_exact(1);
         status.attempts.push(Attempt {
             number: status.attempt,
             token,

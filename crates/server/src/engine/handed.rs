@@ -43,31 +43,45 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Handed>) 
         if handed.jobs.is_empty() {
             continue;
         }
-        let mut tenants: BTreeMap<Tenant, Vec<(JobId, Token)>> = BTreeMap::new();
-        for (tenant, id, token) in handed.jobs {
-            tenants.entry(tenant).or_default().push((id, token));
-        }
-        let reads = tenants.into_iter().map(|(tenant, attempts)| read(&shared, tenant, attempts));
-        let jobs = join_all(reads).await.into_iter().flatten().collect();
+        let jobs = read(&shared, handed.jobs).await;
         let Handed { from, number, start_by_ms, .. } = handed;
         shared.tell(Message::Peer(PeerMessage::Handed { from, number, start_by_ms, jobs }));
     }
 }
 
+/// Those of the attempts that are still under way.
+async fn read(shared: &Arc<Shared>, attempts: Vec<Attempt>) -> Vec<Arc<Job>> {
+    let keys = attempts.iter().map(|(tenant, id, _)| (tenant.clone(), *id)).collect();
+    let asked_ms = shared.clock.monotonic_ms();
+    let found = shared.store.get_each(shared.clock.now(), keys).await;
+    if let Ok(found) = found
+        && shared.clock.monotonic_ms().saturating_sub(asked_ms) <= ANSWER_MS_MAX
+    {
+        return under_way(found, attempts.into_iter().map(|(_, _, token)| token));
+    }
+    // Side by side: the database of one may be away.
+    let mut tenants: BTreeMap<Tenant, Vec<(JobId, Token)>> = BTreeMap::new();
+    for (tenant, id, token) in attempts {
+        tenants.entry(tenant).or_default().push((id, token));
+    }
+    let reads = tenants.into_iter().map(|(tenant, attempts)| read_of(shared, tenant, attempts));
+    join_all(reads).await.into_iter().flatten().collect()
+}
+
+fn under_way(found: Vec<Option<Job>>, tokens: impl Iterator<Item = Token>) -> Vec<Arc<Job>> {
+    let is_it = |job: &Job, token| job.status.running.is_some() && job.status.token == token;
+    let pairs = found.into_iter().zip(tokens);
+    pairs.filter_map(|(job, token)| job.filter(|job| is_it(job, token)).map(Arc::new)).collect()
+}
+
 /// Those of a tenant's attempts that are still under way.
-async fn read(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
+async fn read_of(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
     let ids: Vec<JobId> = attempts.iter().map(|(id, _)| *id).collect();
     for _ in 0..TRIES_MAX {
         let asked_ms = shared.clock.monotonic_ms();
         match shared.store.get(&tenant, ids.clone()).await {
             Ok(_) if shared.clock.monotonic_ms().saturating_sub(asked_ms) > ANSWER_MS_MAX => {}
-            Ok(found) => {
-                let is_it = |job: &Job, token| job.status.running.is_some() && job.status.token == token;
-                let pairs = found.into_iter().zip(attempts);
-                return pairs
-                    .filter_map(|(job, (_, token))| job.filter(|job| is_it(job, token)).map(Arc::new))
-                    .collect();
-            }
+            Ok(found) => return under_way(found, attempts.into_iter().map(|(_, token)| token)),
             Err(error) if error.is_retryable() => {
                 shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
             }

@@ -97,11 +97,17 @@ impl Leases {
     }
 
     /// Notes the lease of an attempt that starts: it has its full length from here, however the wall clock was set
-    /// meanwhile.
-    pub(super) fn hold_new(&mut self, job: &Job, monotonic_ms: i64) {
-        if let Some(running) = &job.status.running {
-            let lease_ms = running.lease_until.since_ms(running.started_at).max(0);
-            self.note(job, monotonic_ms.saturating_add(lease_ms), false);
+    /// meanwhile. Says whether it is new; one that is known already is left as it is.
+    pub(super) fn hold_new(&mut self, job: &Job, monotonic_ms: i64) -> bool {
+        let Some(running) = &job.status.running else { return true };
+        let lease_ms = running.lease_until.since_ms(running.started_at).max(0);
+        let before = self.note(job, monotonic_ms.saturating_add(lease_ms), false);
+        match before.filter(|before| before.token == job.status.token) {
+            Some(before) => {
+                self.leases.insert(job.id, before);
+                false
+            }
+            None => true,
         }
     }
 
@@ -119,8 +125,8 @@ impl Leases {
         }
     }
 
-    fn note(&mut self, job: &Job, ends_ms: i64, is_estimate: bool) {
-        let Some(running) = &job.status.running else { return };
+    fn note(&mut self, job: &Job, ends_ms: i64, is_estimate: bool) -> Option<Lease> {
+        let running = job.status.running.as_ref()?;
         let lease = Lease {
             tenant: job.tenant.clone(),
             queue: match &job.spec.destination {
@@ -133,8 +139,8 @@ impl Leases {
             trace_id: job.spec.trace.as_ref().map(|trace| trace.trace_id),
             is_estimate,
         };
-        self.leases.insert(job.id, lease);
         self.ends.push(Reverse((ends_ms, job.id)));
+        self.leases.insert(job.id, lease)
     }
 
     /// Forgets a lease; says whether there was one.

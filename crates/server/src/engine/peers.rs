@@ -17,7 +17,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Receipt, Want};
 
 use super::ready::{SubscriberId, Wish};
-use super::receipts::{Received, Sent};
+use super::receipts::{Attempt, Received, Sent};
 
 /// How soon after one word on its workers' room a node may say the next.
 pub(super) const WANTS_PAUSE_MS: i64 = 20;
@@ -73,6 +73,8 @@ pub(super) enum PeerMessage {
     Handed { from: Arc<str>, number: u64, start_by_ms: i64, jobs: Vec<Arc<Job>> },
     /// Jobs that others serve were changed.
     Changed(Vec<(Tenant, JobId)>),
+    /// Attempts that other nodes' workers have ended for good.
+    Ended(Vec<Attempt>),
     /// These nodes are no longer there.
     Gone(Vec<Arc<str>>),
 }

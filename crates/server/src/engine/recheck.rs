@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tidewheel_core::id::JobId;
+use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 
 use super::Shared;
@@ -16,6 +17,9 @@ use super::scheduler::Message;
 const RETRY_WAIT_MS: u64 = 100;
 
 pub(super) async fn run(shared: Arc<Shared>, doubtful: Vec<(Tenant, JobId)>) {
+    if let Ok(found) = shared.store.get_each(shared.clock.now(), doubtful.clone()).await {
+        return tell(&shared, found);
+    }
     let mut tenants: BTreeMap<Tenant, Vec<JobId>> = BTreeMap::new();
     for (tenant, id) in doubtful {
         tenants.entry(tenant).or_default().push(id);
@@ -34,6 +38,10 @@ async fn read(shared: &Shared, tenant: Tenant, ids: Vec<JobId>) {
             Err(_) => return,
         }
     };
+    tell(shared, found);
+}
+
+fn tell(shared: &Shared, found: Vec<Option<Job>>) {
     for job in found.into_iter().flatten() {
         shared.tell(Message::Rechecked(Arc::new(job)));
     }

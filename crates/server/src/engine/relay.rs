@@ -111,7 +111,7 @@ pub(super) async fn receive(shared: Arc<Shared>) {
 
 /// Gives each piece of news to whom it concerns.
 fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>) {
-    let (mut due, mut changed, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut due, mut changed, mut elsewhere, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let opened = Timestamp::from_ms(shared.opened_ms.load(Ordering::SeqCst));
     let own = shared.node.as_ref().map(|card| &card.id);
     for news in news {
@@ -124,6 +124,11 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
                 if shared.territory.holds(shared.territory.shard_of(&tenant, id)) =>
             {
                 changed.push((tenant, id));
+            }
+            News::Ended { tenant, id, token } => {
+                if shared.territory.holds(shared.territory.shard_of(&tenant, id)) {
+                    ended.push((tenant, id, token));
+                }
             }
             News::Changed { tenant, id } => elsewhere.push((tenant, id)),
             News::Wants { node, said_ms, heard, wants } => {
@@ -143,6 +148,9 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
     }
     if !elsewhere.is_empty() {
         shared.tell(Message::Peer(PeerMessage::Changed(elsewhere)));
+    }
+    if !ended.is_empty() {
+        shared.tell(Message::Peer(PeerMessage::Ended(ended)));
     }
     if !changed.is_empty() {
         tokio::spawn(recheck::run(Arc::clone(shared), changed));

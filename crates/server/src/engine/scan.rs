@@ -48,6 +48,8 @@ pub(super) struct Read {
     pub(super) stretch: Stretch,
     pub(super) after: Option<Position>,
     pub(super) until: Timestamp,
+    /// The last read of the stretch found no room, so that this one may well find none.
+    pub(super) had_no_room: bool,
     /// Tells it from others of the same stretch.
     pub(super) number: u64,
 }
@@ -71,6 +73,7 @@ struct CursorState {
     next_at: Timestamp,
     /// Not worth reading before this instant.
     not_before: Timestamp,
+    had_no_room: bool,
     /// The latest job announced. Among live jobs, those that are made up for are looked for up to here.
     last_at: Timestamp,
 }
@@ -141,7 +144,13 @@ impl Scan {
         let mut earlier = false;
         let cursor = scan.cursors.entry(key).or_insert_with(|| {
             earlier = true;
-            CursorState { after: Some(just_before(at)), next_at: at, not_before: Timestamp::MIN, last_at: at }
+            CursorState {
+                after: Some(just_before(at)),
+                next_at: at,
+                not_before: Timestamp::MIN,
+                had_no_room: false,
+                last_at: at,
+            }
         });
         cursor.last_at = cursor.last_at.max(at);
         if cursor.after.is_some_and(|after| after.at >= at) {
@@ -206,7 +215,8 @@ impl Scan {
             };
             self.reads += 1;
             let stretch = Stretch { of, bucket, part };
-            let read = Read { after: cursor.after, until, stretch, number: self.reads };
+            let (after, had_no_room) = (cursor.after, cursor.had_no_room);
+            let read = Read { after, until, had_no_room, stretch, number: self.reads };
             (scan.reading, scan.read) = (Some((bucket, part)), self.reads);
             scan.announced = None;
             return Some(read);
@@ -240,6 +250,7 @@ impl Scan {
         if let Some(cursor) = scan.cursors.get_mut(&key) {
             let worth =
                 |at: Timestamp| stretch.part == Part::Live || at < self.missed_before || at <= cursor.last_at;
+            cursor.had_no_room = matches!(reached, Reached::NoRoom { .. });
             match reached {
                 Reached::More(position) => {
                     cursor.after = Some(position);

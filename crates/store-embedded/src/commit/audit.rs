@@ -86,7 +86,7 @@ impl Committer {
         let day = Day::of(self.trail.at);
         self.ready_audit(day)?;
         self.trail.begin(batch, day);
-        let shards = self.shared.shards;
+        let shards = self.disk.shared.shards;
         let mut touched = BTreeSet::new();
         for NewAct { tenant, content } in acts {
             let chain = chain_of(&tenant, shards);
@@ -104,9 +104,9 @@ impl Committer {
     }
 
     fn ready_audit(&self, day: Day) -> Result<(), Error> {
-        if !self.shared.days().audit.contains(&day) {
-            self.kv.create(Keyspace::Audit(day)).map_err(|error| self.poison(&error))?;
-            self.shared.change_days(|days| {
+        if !self.disk.shared.days().audit.contains(&day) {
+            self.disk.kv.create(Keyspace::Audit(day)).map_err(|error| self.disk.poison(&error))?;
+            self.disk.shared.change_days(|days| {
                 days.audit.insert(day);
             });
         }
@@ -115,15 +115,15 @@ impl Committer {
 
     /// Drops the days that ended before `before`. What the next day notes of its beginning is then where chains begin.
     pub(super) fn drop_audit(&mut self, before: Timestamp) -> Result<(), Error> {
-        if let Some(error) = self.shared.poisoned() {
+        if let Some(error) = self.disk.shared.poisoned() {
             return Err(error);
         }
-        let days = self.shared.days();
+        let days = self.disk.shared.days();
         for day in days.audit.iter().filter(|day| day.end() <= before) {
-            self.shared.change_days(|days| {
+            self.disk.shared.change_days(|days| {
                 days.audit.remove(day);
             });
-            self.kv.remove(Keyspace::Audit(*day)).map_err(|error| self.poison(&error))?;
+            self.disk.kv.remove(Keyspace::Audit(*day)).map_err(|error| self.disk.poison(&error))?;
             // A crash before this leaves notes of a day that is gone, which nobody goes by.
             self.trail.begun.remove(day);
             let mut batch = Batch::default();
@@ -131,7 +131,7 @@ impl Committer {
             for chain in self.trail.heads.keys() {
                 batch.delete(Keyspace::Meta, keys::meta::audit_start(*day, *chain));
             }
-            self.commit(batch)?;
+            self.disk.commit(batch)?;
             tracing::info!(%day, "dropped a day of the audit trail");
         }
         Ok(())

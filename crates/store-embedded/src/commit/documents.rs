@@ -45,10 +45,11 @@ impl Committer {
         if bytes.is_some() {
             self.check_room()?;
         }
+        self.settle();
         let on_disk = documents::key(key);
         let there = match group.documents.0.get(&on_disk) {
             Some(changed) => changed.as_ref().map(|stored| stored.version),
-            None => match self.kv.get(Keyspace::Documents, &on_disk).map_err(read_error)? {
+            None => match self.disk.kv.get(Keyspace::Documents, &on_disk).map_err(read_error)? {
                 Some(bytes) => Some(Stored::decode(&bytes).map_err(unreadable)?.version),
                 None => None,
             },

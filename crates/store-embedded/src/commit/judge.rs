@@ -27,7 +27,7 @@ const UNKNOWN: usize = usize::MAX;
 impl Committer {
     /// Judges one request into the group; one that fails is answered at once.
     pub(super) fn judge(&mut self, group: &mut Group, request: Request) {
-        let poisoned = self.shared.poisoned();
+        let poisoned = self.disk.shared.poisoned();
         let refused = |error: &Option<Error>| error.clone().map_or(Ok(()), Err);
         group.now = request.now().map_or(group.now, |now| group.now.max(now));
         match request {
@@ -160,15 +160,18 @@ impl Committer {
 
     /// Makes sure the group knows these jobs as they are; says which slot is whose.
     pub(super) fn load<'k>(
-        &self,
+        &mut self,
         group: &mut Group,
         jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
     ) -> Result<Vec<usize>, Error> {
+        self.settle_if(|writing| {
+            jobs.clone().any(|(tenant, id)| writing.find(JobTag::new(tenant, id)).is_some())
+        });
         let mut on_disk = Vec::new();
         let mut slots = vec![UNKNOWN; jobs.clone().count()];
         let wanted =
             jobs.zip(&mut slots).map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot)));
-        self.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
+        self.disk.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
             let key = || JobKey { id, tenant: tenant.clone() };
             *slot = match known {
                 Known::UnderWay(under_way) => {
@@ -181,13 +184,18 @@ impl Committer {
                 },
             };
         });
-        let days = self.shared.days();
+        let days = self.disk.shared.days();
         for (key, slot) in on_disk {
             if let Some(known) = group.find(key.tag()) {
                 *slot = known;
                 continue;
             }
-            let job = locate(|keyspace, key| self.kv.get(keyspace, key), self.shared.shards, &days, &key)?;
+            let job = locate(
+                |keyspace, key| self.disk.kv.get(keyspace, key),
+                self.disk.shared.shards,
+                &days,
+                &key,
+            )?;
             *slot = group.add(match job {
                 Some(job) => Slot::stored(key, Arc::new(job)),
                 None => Slot::absent(key),
@@ -197,7 +205,7 @@ impl Committer {
     }
 
     /// Makes sure the group knows this job as it is; says which slot is its own.
-    pub(super) fn load_one(&self, group: &mut Group, tenant: &Tenant, id: JobId) -> Result<usize, Error> {
+    pub(super) fn load_one(&mut self, group: &mut Group, tenant: &Tenant, id: JobId) -> Result<usize, Error> {
         match group.find(JobTag::new(tenant, id)) {
             Some(slot) => Ok(slot),
             None => Ok(self.load(group, std::iter::once((tenant, id)))?.first().copied().unwrap_or(UNKNOWN)),
@@ -205,7 +213,7 @@ impl Committer {
     }
 
     pub(super) fn load_pointer(
-        &self,
+        &mut self,
         group: &mut Group,
         now: Timestamp,
         tenant: &Tenant,
@@ -215,8 +223,9 @@ impl Committer {
         if group.pointers.contains_key(&name) {
             return Ok(());
         }
-        let days = self.shared.days();
-        let get = |keyspace: Keyspace, key: &[u8]| self.kv.get(keyspace, key).map_err(read_error);
+        self.settle_if(|writing| writing.pointers.contains_key(&name));
+        let days = self.disk.shared.days();
+        let get = |keyspace: Keyspace, key: &[u8]| self.disk.kv.get(keyspace, key).map_err(read_error);
         let pointer = pointers::find(get, &days, now, tenant, key)?;
         group.pointers.insert(name, PointerSlot { pointer, is_set: false });
         Ok(())
@@ -224,7 +233,7 @@ impl Committer {
 
     /// Refuses new jobs while the device is nearly full; what is under way can still be finished.
     pub(super) fn check_room(&self) -> Result<(), Error> {
-        let Some(Space { free_bytes, total_bytes }) = self.kv.space() else { return Ok(()) };
+        let Some(Space { free_bytes, total_bytes }) = self.disk.kv.space() else { return Ok(()) };
         if free_bytes < RESERVE_BYTES.min(total_bytes / RESERVE_SHARE) {
             return Err(Error::Full(format!(
                 "{} MiB of {} MiB are left",

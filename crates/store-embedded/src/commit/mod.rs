@@ -1,7 +1,10 @@
-//! The commit thread, the only one that writes. It takes all requests that wait, judges them one after the other
-//! against what is stored and what the requests before them did, writes the outcome as one batch with one sync,
-//! and only then lets anybody see or hear of it. While a sync runs the next requests gather, so the busier the
-//! store the more they share.
+//! The commit thread takes all requests that wait and judges them one after the other against what is stored and what
+//! the requests before them did. What comes of them is one batch with one sync, which the [`writer`] writes; only then
+//! does anybody see or hear of it. While one group is written the next is judged, and while both are at it further
+//! requests gather, so the busier the store the more they share.
+//!
+//! A group is judged beside another only as far as they have nothing in common: whatever the group being written has
+//! touched is read after it has been written ([`Committer::settle`]).
 //!
 //! After a failed commit nobody knows what the disk holds, so nothing is written any more until a restart has
 //! read it again.
@@ -15,6 +18,7 @@ mod plans;
 mod retention;
 mod scheduling;
 mod write;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +34,13 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::kv::{Durability, Kv};
-use crate::options::OnCommit;
 use crate::place::{JobKey, JobTag, ScheduleKey};
-use crate::shared::Shared;
 pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
 pub(crate) use group::{Group, Pointer};
 pub(crate) use known::Known;
 pub(crate) use scheduling::{Edits, decode_calendar, decode_holder};
+pub(crate) use writer::{Disk, Writer};
 
 /// Calls that may wait for the commit thread; more wait at the door.
 pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
@@ -46,6 +48,9 @@ pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
 /// would have work for the thread while the answers are looked at.
 const GROUP_JOBS_COUNT_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A group of fewer waits for the one before it to be written, and takes in who came meanwhile: the fewer groups, the
+/// fewer syncs.
+const GROUP_JOBS_COUNT_MIN: usize = 512;
 const READERS_POLL: Duration = Duration::from_millis(1);
 /// A caller that never comes back for its read must not keep the store from closing.
 const READERS_POLLS_MAX: usize = 5_000;
@@ -127,10 +132,10 @@ impl Answer {
 }
 
 pub(crate) struct Committer {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) kv: Arc<dyn Kv>,
-    pub(crate) durability: Durability,
-    pub(crate) on_commit: Option<OnCommit>,
+    pub(crate) disk: Disk,
+    pub(crate) writer: Writer,
+    /// The group being written.
+    pub(crate) writing: Option<Group>,
     pub(crate) epoch: u64,
     /// The last group, emptied: its room is worth keeping.
     pub(crate) spare: Group,
@@ -168,10 +173,12 @@ impl Committer {
                     return;
                 }
                 Request::DropHistory { now, before, reply } => {
+                    self.settle();
                     let outcome = self.drop_history(now, before);
                     drop(reply.send(outcome));
                 }
                 Request::DropAudit { before, reply } => {
+                    self.settle();
                     let outcome = self.drop_audit(before);
                     drop(reply.send(outcome));
                 }
@@ -205,25 +212,48 @@ impl Committer {
             if group.jobs_count() < GROUP_JOBS_COUNT_MAX && group.bytes < GROUP_BYTES_MAX {
                 next = requests.try_recv().ok();
             }
+            if next.is_none() && self.writing.is_some() && group.jobs_count() < GROUP_JOBS_COUNT_MIN {
+                self.settle();
+                next = requests.try_recv().ok();
+            }
         }
-        self.commit_group(&mut group);
-        group.clear();
-        self.spare = group;
+        self.write_group(group);
         next
     }
 
-    fn close(self) -> Result<(), Error> {
-        let poisoned = self.shared.poisoned();
-        self.shared.close();
-        let outcome = if poisoned.is_some() { Ok(()) } else { self.kv.close() };
+    /// Waits until the group that is being written is written. What it has touched must not be read before.
+    fn settle(&mut self) {
+        if let Some(mut written) = self.writing.take() {
+            if !self.writer.wait() {
+                self.disk.shared.poison("the writing thread has stopped");
+            }
+            written.clear();
+            self.spare = written;
+        }
+    }
+
+    /// Waits for it if it has touched what `is_touched` asks for.
+    fn settle_if(&mut self, is_touched: impl FnOnce(&Group) -> bool) {
+        if self.writing.as_ref().is_some_and(is_touched) {
+            self.settle();
+        }
+    }
+
+    fn close(mut self) -> Result<(), Error> {
+        self.settle();
+        let Self { disk: Disk { shared, kv, .. }, writer, .. } = self;
+        drop(writer);
+        let poisoned = shared.poisoned();
+        shared.close();
+        let outcome = if poisoned.is_some() { Ok(()) } else { kv.close() };
         // Readers that are under way still use the engine; the folder is free only after the last of them.
         for _ in 0..READERS_POLLS_MAX {
-            if !self.shared.view.is_read() {
+            if !shared.view.is_read() {
                 break;
             }
             std::thread::park_timeout(READERS_POLL);
         }
-        drop(self.kv);
+        drop(kv);
         outcome.map_err(|error| Error::Poisoned(error.to_string()))
     }
 }

@@ -173,16 +173,16 @@ impl Plans {
         days
     }
 
-    /// Writes all of it, and takes note of what is kept in memory.
+    /// Writes all of it, and takes note of what is kept in memory. Afterwards it only tells which schedules it knew.
     pub(super) fn write(
-        self,
+        &mut self,
         batch: &mut Batch,
         (known, holding): (&mut Known, &mut FxHashSet<ScheduleKey>),
         now: Timestamp,
         next_entry: u64,
     ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
-        for slot in self.slots {
+        for slot in std::mem::take(&mut self.slots) {
             slot.write(batch, holding);
             match (slot.before.is_some(), slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
@@ -194,14 +194,14 @@ impl Plans {
                 None => known.remove(&slot.key),
             }
         }
-        for name in last_of_each(self.names_set) {
+        for name in last_of_each(std::mem::take(&mut self.names_set)) {
             let key = keys::named(&name.0, &name.1);
             match self.names.get(&name).copied().flatten() {
                 Some(id) => batch.put(Keyspace::Names, key, id.as_bytes().to_vec()),
                 None => batch.delete(Keyspace::Names, key),
             }
         }
-        let mut calendars = self.calendars;
+        let mut calendars = std::mem::take(&mut self.calendars);
         calendars.reverse();
         calendars.sort_by(|(a, _), (b, _)| a.cmp(b));
         calendars.dedup_by(|(later, _), (first, _)| later == first);
@@ -218,7 +218,7 @@ impl Plans {
         if !self.entries.is_empty() {
             batch.put(Keyspace::Meta, keys::meta::NEXT_ENTRY.to_vec(), next_entry.to_be_bytes().to_vec());
         }
-        for (day, key, value) in self.entries {
+        for (day, key, value) in std::mem::take(&mut self.entries) {
             batch.put(Keyspace::Ledger(day), key, value);
         }
         deltas

@@ -11,47 +11,47 @@ use crate::kv::{Batch, Day, Keyspace};
 impl Committer {
     /// Drops the days of history and of ledgers that ended before `before`, and keys that have run out by `now`.
     pub(super) fn drop_history(&mut self, now: Timestamp, before: Timestamp) -> Result<u64, Error> {
-        if let Some(error) = self.shared.poisoned() {
+        if let Some(error) = self.disk.shared.poisoned() {
             return Err(error);
         }
-        let days = self.shared.days();
+        let days = self.disk.shared.days();
         let mut dropped = 0;
         for day in days.history.keys().filter(|day| day.end() <= before) {
             dropped += self.drop_day(*day)?;
         }
         for day in days.keys.iter().filter(|day| day.end() <= now) {
-            self.shared.change_days(|days| {
+            self.disk.shared.change_days(|days| {
                 days.keys.remove(day);
             });
-            self.kv.remove(Keyspace::Keys(*day)).map_err(|error| self.poison(&error))?;
+            self.disk.kv.remove(Keyspace::Keys(*day)).map_err(|error| self.disk.poison(&error))?;
         }
         for day in days.ledger.iter().filter(|day| day.end() <= before) {
-            self.shared.change_days(|days| {
+            self.disk.shared.change_days(|days| {
                 days.ledger.remove(day);
             });
-            self.kv.remove(Keyspace::Ledger(*day)).map_err(|error| self.poison(&error))?;
+            self.disk.kv.remove(Keyspace::Ledger(*day)).map_err(|error| self.disk.poison(&error))?;
         }
         Ok(dropped)
     }
 
     fn drop_day(&mut self, day: Day) -> Result<u64, Error> {
-        let (changes, jobs) = self.shared.counters().forgetting(day);
+        let (changes, jobs) = self.disk.shared.counters().forgetting(day);
         let mut batch = Batch::default();
-        self.shared.counters().write(&changes, &mut batch);
+        self.disk.shared.counters().write(&changes, &mut batch);
         batch.put(Keyspace::Meta, keys::meta::dropping(day), Vec::new());
-        self.commit(batch)?;
+        self.disk.commit(batch)?;
         {
-            let mut counters = self.shared.counters();
+            let mut counters = self.disk.shared.counters();
             counters.apply(changes);
             counters.forget(day);
         }
-        self.shared.change_days(|days| {
+        self.disk.shared.change_days(|days| {
             days.history.remove(&day);
         });
-        self.kv.remove(Keyspace::History(day)).map_err(|error| self.poison(&error))?;
+        self.disk.kv.remove(Keyspace::History(day)).map_err(|error| self.disk.poison(&error))?;
         let mut batch = Batch::default();
         batch.delete(Keyspace::Meta, keys::meta::dropping(day));
-        self.commit(batch)?;
+        self.disk.commit(batch)?;
         tracing::info!(%day, jobs, "dropped a day of history");
         Ok(jobs)
     }

@@ -120,15 +120,17 @@ impl Committer {
         self.calendars.remove(name);
     }
 
-    fn stored(&self, key: &ScheduleKey) -> Result<Option<Stored>, Error> {
+    fn stored(&mut self, key: &ScheduleKey) -> Result<Option<Stored>, Error> {
+        // What the group being written made of a schedule is known already, unless it fires late.
         if let Some(stored) = self.known.get(key) {
             return Ok(Some(stored.clone()));
         }
-        if let Some(stored) = self.shared.ahead.take(key) {
+        self.settle_if(|writing| writing.plans.is_known(key));
+        if let Some(stored) = self.disk.shared.ahead.take(key) {
             return Ok(Some(stored));
         }
-        let get = |keyspace, on_disk: &[u8]| self.kv.get(keyspace, on_disk);
-        let read = schedule_record::read(get, &self.shared.rules, &key.tenant, key.id);
+        let get = |keyspace, on_disk: &[u8]| self.disk.kv.get(keyspace, on_disk);
+        let read = schedule_record::read(get, &self.disk.shared.rules, &key.tenant, key.id);
         if let Err(Error::Corrupt(reason)) = &read {
             tracing::error!(tenant = %key.tenant, schedule = %key.id, %reason, "a schedule cannot be read");
         }
@@ -237,7 +239,8 @@ impl Desk<'_> {
             self.committer.load_one(self.group, tenant, next.job_id)?;
         }
         let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
-        self.group.add_first_attempts(&self.committer.shared.view, &key);
+        self.committer.settle();
+        self.group.add_first_attempts(&self.committer.disk.shared.view, &key);
         self.group.plans.note_redefined(key);
         Ok(())
     }
@@ -284,8 +287,13 @@ impl Books for Desk<'_> {
         if let Some(dates) = self.committer.calendars.get(&known) {
             return Ok(Some(Arc::clone(dates)));
         }
-        let bytes =
-            self.committer.kv.get(Keyspace::Calendars, &keys::named(tenant, name)).map_err(read_error)?;
+        self.committer.settle();
+        let bytes = self
+            .committer
+            .disk
+            .kv
+            .get(Keyspace::Calendars, &keys::named(tenant, name))
+            .map_err(read_error)?;
         let Some(bytes) = bytes else { return Ok(None) };
         let dates = Arc::new(decode_calendar(&bytes).map_err(unreadable)?);
         if self.committer.calendars.len() >= CALENDARS_KNOWN_COUNT_MAX {
@@ -300,7 +308,9 @@ impl Books for Desk<'_> {
         if let Some(holder) = self.group.plans.holder(&key) {
             return Ok(holder);
         }
-        let bytes = self.committer.kv.get(Keyspace::Names, &keys::named(tenant, name)).map_err(read_error)?;
+        self.committer.settle();
+        let bytes =
+            self.committer.disk.kv.get(Keyspace::Names, &keys::named(tenant, name)).map_err(read_error)?;
         let holder = bytes.as_deref().map(decode_holder).transpose().map_err(unreadable)?;
         self.group.plans.add_name(key, holder);
         Ok(holder)

@@ -1,4 +1,4 @@
-//! Turning a group into one batch, committing it, and telling everybody.
+//! Turning a group into one batch, to be written beside what is judged next.
 
 use tidewheel_core::audit::Packed;
 use tidewheel_core::job::State;
@@ -9,39 +9,38 @@ use tidewheel_store::Error;
 use super::Committer;
 use super::audit::note_change;
 use super::group::{Group, Slot};
+use super::writer::{Work, Writes};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
-use crate::counters::Changes;
-use crate::kv::{Batch, Day, Keyspace, KvError};
-use crate::options::CommitReport;
-use crate::place::{Place, ScheduleKey, write_move};
-use crate::schedule_counts::ScheduleDeltas;
-use crate::stopwatch::Stopwatch;
-use crate::view::{Published, UnderWay};
+use crate::kv::{Batch, Day, Keyspace};
+use crate::place::{Place, write_move};
+use crate::view::UnderWay;
 use crate::{keys, pointers, versioned};
 
 /// What a group becomes.
 #[derive(Default)]
 struct Plan {
-    batch: Batch,
-    counts: Changes,
-    published: Published,
+    writes: Writes,
     claims: Vec<Claim>,
     /// The history that was last made ready, and what bucket for.
     history: Option<(Day, Bucket)>,
-    /// New entries in `waiting`.
-    armed: Vec<Vec<u8>>,
-    schedules: ScheduleDeltas,
-    schedules_changed: Vec<ScheduleKey>,
 }
 
 impl Committer {
-    /// Writes the group and gives its answers.
-    pub(super) fn commit_group(&mut self, group: &mut Group) {
+    /// Has the group written, after the one before it. Its answers are given then.
+    pub(super) fn write_group(&mut self, mut group: Group) {
         let answers = std::mem::take(&mut group.answers);
         let jobs = group.slots.len();
-        let outcome = self.plan(group).and_then(|plan| self.carry_out(plan, answers.len(), jobs));
-        for answer in answers {
-            answer.give(outcome.clone());
+        match self.plan(&mut group) {
+            Ok(plan) => {
+                self.settle();
+                self.writer.write(Work { writes: plan.writes, answers, jobs });
+                self.writing = Some(group);
+            }
+            Err(error) => {
+                for answer in answers {
+                    answer.give(Err(error.clone()));
+                }
+            }
         }
     }
 
@@ -49,15 +48,15 @@ impl Committer {
         let mut plan = Plan::default();
         group.spell_out();
         // A job that ends is two writes.
-        plan.batch.0.reserve(2 * group.slots.len());
+        plan.writes.batch.0.reserve(2 * group.slots.len());
         let mut changes = Packed::default();
         for slot in group.slots.drain(..) {
             if self.trail.changes {
-                note_change(&mut changes, self.shared.shards, &slot);
+                note_change(&mut changes, self.disk.shared.shards, &slot);
             }
             self.plan_job(&mut plan, slot)?;
         }
-        self.plan_audit(&mut plan.batch, changes, group)?;
+        self.plan_audit(&mut plan.writes.batch, changes, group)?;
         self.plan_claims(&mut plan);
         self.plan_pointers(&mut plan, group)?;
         // Within a batch no key may occur twice: the last one counts.
@@ -66,26 +65,23 @@ impl Committer {
         meta.sort_by(|(a, _), (b, _)| a.cmp(b));
         meta.dedup_by(|(later, _), (first, _)| later == first);
         for (key, value) in meta {
-            plan.batch.put(Keyspace::Meta, key, value);
+            plan.writes.batch.put(Keyspace::Meta, key, value);
         }
-        std::mem::take(&mut group.documents).write(&mut plan.batch, self.document_change);
-        self.shared.counters().write(&plan.counts, &mut plan.batch);
+        std::mem::take(&mut group.documents).write(&mut plan.writes.batch, self.document_change);
         for day in group.plans.days() {
             self.ready_ledger(day)?;
         }
-        plan.schedules_changed = group.plans.changed();
-        let plans = std::mem::take(&mut group.plans);
+        plan.writes.schedules_changed = group.plans.changed();
         let kept = (&mut self.known, &mut self.holding);
-        plan.schedules = plans.write(&mut plan.batch, kept, group.now, self.next_entry);
-        self.shared.schedule_counts().write(&plan.schedules, &mut plan.batch);
+        plan.writes.schedules = group.plans.write(&mut plan.writes.batch, kept, group.now, self.next_entry);
         Ok(plan)
     }
 
     fn plan_job(&mut self, plan: &mut Plan, mut slot: Slot) -> Result<(), Error> {
-        let shards = self.shared.shards;
+        let shards = self.disk.shared.shards;
         let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
         let with_day = |(state, place): (_, Place)| (state, place.day());
-        plan.counts.moved(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
+        plan.writes.counts.moved(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
         let mut is_changed = false;
         if let Some(rest) = slot.rest.take() {
             if let Some((Place::History(day), _)) = &rest {
@@ -97,36 +93,40 @@ impl Committer {
             }
             self.mark_retrying(plan, &slot, rest.as_ref().map(|(place, _)| *place));
             if slot.start.is_none() && slot.key.id.sub_shard() != SubShard::HOME {
-                self.shared.spread.note(&slot.key.tenant, slot.key.id.sub_shard(), &mut plan.batch);
+                self.disk.shared.spread.note(
+                    &slot.key.tenant,
+                    slot.key.id.sub_shard(),
+                    &mut plan.writes.batch,
+                );
             }
-            let first = plan.batch.0.len();
-            write_move(&mut plan.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
-            let new = plan.batch.0.iter().skip(first);
+            let first = plan.writes.batch.0.len();
+            write_move(&mut plan.writes.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
+            let new = plan.writes.batch.0.iter().skip(first);
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
-            plan.armed.extend(armed.map(|write| write.key.clone()));
+            plan.writes.armed.extend(armed.map(|write| write.key.clone()));
             is_changed = true;
         }
         if let Some(record) = slot.in_full.take() {
-            plan.batch.put(Keyspace::Waiting, slot.key.natural(shards), record);
+            plan.writes.batch.put(Keyspace::Waiting, slot.key.natural(shards), record);
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));
         if let Some((_, claim, has_lease)) = ended {
-            self.retire(&mut plan.batch, claim);
+            self.retire(&mut plan.writes.batch, claim);
             if has_lease && !slot.lease_changed {
-                plan.batch.delete(Keyspace::Leases, slot.key.natural(shards));
+                plan.writes.batch.delete(Keyspace::Leases, slot.key.natural(shards));
             }
             if now.is_none() {
-                plan.published.ended.push(slot.key.tag());
+                plan.writes.published.ended.push(slot.key.tag());
                 is_changed = false;
             }
         }
         if is_changed {
-            plan.published.changed.push(slot.key.tag());
+            plan.writes.published.changed.push(slot.key.tag());
         }
         let Some(job) = slot.job.filter(|job| job.status.running.is_some()) else { return Ok(()) };
         if let Some(lease) = Lease::of(&job).filter(|_| slot.lease_changed) {
-            plan.batch.put(Keyspace::Leases, slot.key.natural(shards), versioned::encode(&lease));
+            plan.writes.batch.put(Keyspace::Leases, slot.key.natural(shards), versioned::encode(&lease));
         }
         let (claim, had_lease) = match slot.attempt.filter(|_| ended.is_none()) {
             Some((_, claim, has_lease)) => (claim, has_lease),
@@ -137,7 +137,7 @@ impl Committer {
             }
         };
         let has_lease = had_lease || slot.lease_changed;
-        plan.published.running.push((slot.key.tag(), UnderWay { job, claim, has_lease }));
+        plan.writes.published.running.push((slot.key.tag(), UnderWay { job, claim, has_lease }));
         Ok(())
     }
 
@@ -147,12 +147,12 @@ impl Committer {
         let has_run =
             slot.job.as_ref().is_some_and(|job| matches!(job.status.state, State::Retrying | State::Running));
         let is_retrying = has_run && place == Some(Place::Home);
-        let key = || keys::meta::retrying(&slot.key.natural(self.shared.shards));
+        let key = || keys::meta::retrying(&slot.key.natural(self.disk.shared.shards));
         if is_retrying {
-            plan.batch.put(Keyspace::Meta, key(), Vec::new());
+            plan.writes.batch.put(Keyspace::Meta, key(), Vec::new());
             self.retrying_at_home.insert(slot.key.tag());
         } else if !self.retrying_at_home.is_empty() && self.retrying_at_home.contains(&slot.key.tag()) {
-            plan.batch.delete(Keyspace::Meta, key());
+            plan.writes.batch.delete(Keyspace::Meta, key());
             self.retrying_at_home.remove(&slot.key.tag());
         }
     }
@@ -171,7 +171,7 @@ impl Committer {
     fn plan_claims(&mut self, plan: &mut Plan) {
         for record in plan.claims.chunks(CLAIMS_PER_RECORD_MAX) {
             let key = self.next_claim.to_be_bytes().to_vec();
-            plan.batch.put(Keyspace::Claims, key, versioned::encode(&record));
+            plan.writes.batch.put(Keyspace::Claims, key, versioned::encode(&record));
             self.claims.insert(self.next_claim, record.len());
             self.next_claim += 1;
         }
@@ -185,7 +185,7 @@ impl Committer {
             let day = Day::of(pointer.until());
             self.ready_keys(day)?;
             let (tenant, text): (Tenant, _) = name;
-            plan.batch.put(
+            plan.writes.batch.put(
                 Keyspace::Keys(day),
                 keys::idempotency(&tenant, &text),
                 pointers::encode(&pointer),
@@ -194,8 +194,8 @@ impl Committer {
         for (name, day) in group.take_moved_keys() {
             let now_on =
                 group.pointers.get(&name).and_then(|slot| slot.pointer).map(|now| Day::of(now.until()));
-            if now_on != Some(day) && self.shared.days().keys.contains(&day) {
-                plan.batch.delete(Keyspace::Keys(day), keys::idempotency(&name.0, &name.1));
+            if now_on != Some(day) && self.disk.shared.days().keys.contains(&day) {
+                plan.writes.batch.delete(Keyspace::Keys(day), keys::idempotency(&name.0, &name.1));
             }
         }
         Ok(())
@@ -203,21 +203,21 @@ impl Committer {
 
     /// Makes the keyspace before the first batch that needs it, so that whoever sees the batch finds it.
     fn ready_history(&self, day: Day, bucket: Bucket) -> Result<(), Error> {
-        let days = self.shared.days();
+        let days = self.disk.shared.days();
         if !days.history.contains_key(&day) {
-            self.kv.create(Keyspace::History(day)).map_err(|error| self.poison(&error))?;
+            self.disk.kv.create(Keyspace::History(day)).map_err(|error| self.disk.poison(&error))?;
         }
         if !days.covers(day, bucket) {
             drop(days);
-            self.shared.change_days(|days| days.widen(day, bucket));
+            self.disk.shared.change_days(|days| days.widen(day, bucket));
         }
         Ok(())
     }
 
     fn ready_keys(&self, day: Day) -> Result<(), Error> {
-        if !self.shared.days().keys.contains(&day) {
-            self.kv.create(Keyspace::Keys(day)).map_err(|error| self.poison(&error))?;
-            self.shared.change_days(|days| {
+        if !self.disk.shared.days().keys.contains(&day) {
+            self.disk.kv.create(Keyspace::Keys(day)).map_err(|error| self.disk.poison(&error))?;
+            self.disk.shared.change_days(|days| {
                 days.keys.insert(day);
             });
         }
@@ -225,49 +225,12 @@ impl Committer {
     }
 
     fn ready_ledger(&self, day: Day) -> Result<(), Error> {
-        if !self.shared.days().ledger.contains(&day) {
-            self.kv.create(Keyspace::Ledger(day)).map_err(|error| self.poison(&error))?;
-            self.shared.change_days(|days| {
+        if !self.disk.shared.days().ledger.contains(&day) {
+            self.disk.kv.create(Keyspace::Ledger(day)).map_err(|error| self.disk.poison(&error))?;
+            self.disk.shared.change_days(|days| {
                 days.ledger.insert(day);
             });
         }
         Ok(())
-    }
-
-    fn carry_out(&mut self, plan: Plan, calls: usize, jobs: usize) -> Result<(), Error> {
-        let Plan { batch, counts, published, armed, schedules, schedules_changed, .. } = plan;
-        if batch.0.is_empty() {
-            return Ok(());
-        }
-        let bytes = batch.size_bytes();
-        let stopwatch = Stopwatch::start();
-        self.commit(batch)?;
-        let sync_duration = stopwatch.elapsed();
-        self.shared.gaps.fill(&armed);
-        self.shared.view.publish(published);
-        self.shared.counters().apply(counts);
-        self.shared.schedule_counts().apply(schedules);
-        if !schedules_changed.is_empty() {
-            self.shared.ahead.publish(schedules_changed.into_iter());
-        }
-        if let Some(on_commit) = &self.on_commit {
-            on_commit(CommitReport { calls, jobs, bytes, sync_duration });
-        }
-        Ok(())
-    }
-
-    /// Commits a batch, or gives up writing for good.
-    pub(super) fn commit(&self, batch: Batch) -> Result<(), Error> {
-        if let Some(error) = self.shared.poisoned() {
-            return Err(error);
-        }
-        self.kv.commit(batch, self.durability).map_err(|error| self.poison(&error))
-    }
-
-    pub(super) fn poison(&self, error: &KvError) -> Error {
-        let reason = error.to_string();
-        tracing::error!(reason, "the store refuses writes from now on: a commit failed");
-        self.shared.poison(&reason);
-        Error::Poisoned(reason)
     }
 }

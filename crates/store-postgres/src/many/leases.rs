@@ -97,7 +97,9 @@ impl Spread {
         let mut dealt: BTreeMap<usize, Vec<News>> = BTreeMap::new();
         for news in news {
             match news {
-                News::Due { ref tenant, .. } | News::Changed { ref tenant, .. } => {
+                News::Due { ref tenant, .. }
+                | News::Changed { ref tenant, .. }
+                | News::Ended { ref tenant, .. } => {
                     dealt.entry(self.home(tenant)).or_default().push(news);
                 }
                 News::Handed { from, to, number, start_by_ms, jobs } => {

@@ -217,6 +217,11 @@ impl Store for Spread {
         self.split_whole(ids, home, |part, ids| part.ask(move |store| store.get(tenant, ids))).await
     }
 
+    async fn get_each(&self, now: Timestamp, jobs: Vec<(Tenant, JobId)>) -> Result<Vec<Option<Job>>, Error> {
+        let home = |(tenant, id): &(Tenant, JobId)| self.home_of_job(tenant, *id);
+        self.split_whole(jobs, home, |part, jobs| part.ask(move |store| store.get_each(now, jobs))).await
+    }
+
     async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
         let homes = self.homes(tenant);
         let found = self.ask_whole(homes, |part| part.ask(move |store| store.find_key(now, tenant, key)));

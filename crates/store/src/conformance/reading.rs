@@ -42,7 +42,15 @@ pub async fn lookups_are_answered_in_order(home: &dyn Home) {
         JobId::from_bytes([255; 16]),
     ];
     let found = trial.store.get(&neighbours[0], ids).await.expect("looked up");
-    assert_eq!(found, [Some(b.clone()), None, Some(a), None, Some(b), None, None]);
+    assert_eq!(found, [Some(b.clone()), None, Some(a.clone()), None, Some(b.clone()), None, None]);
+    let running = trial.add_running(&tenant("globex")).await;
+    let mixed = [&b, &running, &unknown, &theirs, &a].map(|job| (job.tenant.clone(), job.id));
+    let found = trial.store.get_each(trial.now, mixed.to_vec()).await.expect("looked up");
+    assert_eq!(found, [Some(b), Some(running.clone()), None, Some(theirs), Some(a)]);
+    assert_eq!(trial.store.get_each(trial.now, Vec::new()).await.expect("nothing is looked up"), []);
+    let done = trial.order(&running, succeeding(&running)).await;
+    let found = trial.store.get_each(trial.now, vec![(running.tenant, running.id)]).await.expect("looked up");
+    assert_eq!(found, [Some(done)], "not as it was seen before");
 }
 
 /// Of all tenants, as long as their attempts last.

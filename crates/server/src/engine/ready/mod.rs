@@ -23,7 +23,7 @@ mod subscribers;
 mod takers;
 mod view;
 
-use std::collections::VecDeque;
+use std::collections::{VecDeque, hash_map};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -44,8 +44,8 @@ pub(super) use self::demand::Wish;
 use self::expiry::Expiries;
 pub use self::interest::{Interest, Tenants};
 use self::lane_slots::LaneSlot;
-pub(super) use self::offer::Offer;
-use self::offer::{NO_ROOM_AHEAD_MS, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
+pub(super) use self::offer::{MayWait, Offer};
+use self::offer::{NO_ROOM_AHEAD_MS_MAX, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
 pub(super) use self::origin::host_of;
 pub(crate) use self::origin::origin_of;
 use self::own_first::OwnFirst;
@@ -128,7 +128,7 @@ pub(super) struct Ready {
     monotonic_ms: i64,
 }
 
-/// Jobs read in one go even when memory is full: what there is room for may stand behind much for which there is none.
+/// Jobs read in one go even when memory is full.
 const READ_COUNT_MIN: usize = 256;
 /// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
 const FAST_PICKS: usize = 256;
@@ -169,13 +169,13 @@ impl Ready {
         }
     }
 
-    /// Offers a waiting job. `may_wait` is whether the caller can come back with it shortly.
+    /// Offers a waiting job. `may_wait` is for what the caller would come back with it.
     pub(super) fn offer(
         &mut self,
         job: Arc<Job>,
         now: Timestamp,
         horizon: Timestamp,
-        may_wait: bool,
+        may_wait: MayWait,
     ) -> Offer {
         let at = job.status.due_at;
         match self.held.get(&job.id).map(|held| (held.stage, held.due_at)) {
@@ -192,7 +192,7 @@ impl Ready {
             return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
-            return Offer::NoRoom { wait_ms: NO_ROOM_AHEAD_MS };
+            return Offer::NoRoom { wait_ms: at.since_ms(now).clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX) };
         }
         let bytes = job.size_bytes();
         self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
@@ -214,7 +214,7 @@ impl Ready {
             // Jobs that were moved or ended since are still in the wheel, but no longer held there.
             if self.waits_in_wheel(&job) {
                 self.unhold(&job.id);
-                self.enter_lane(job, now, false, false);
+                self.enter_lane(job, now, MayWait::No, false);
             }
         }
         self.fired = fired;
@@ -238,9 +238,11 @@ impl Ready {
         self.wheel.next_expiry().map(Timestamp::from_ms)
     }
 
-    /// Jobs that are worth reading in one go: for what is more there would be no room.
-    pub(super) fn room(&self) -> usize {
-        self.config.held_count_max.saturating_sub(self.waiting_count).max(READ_COUNT_MIN)
+    /// Jobs that are worth reading in one go: for what is more there would be no room. When memory is full, what there is
+    /// room for may stand behind much for which there is none; but not where a reader found no room for the very next.
+    pub(super) fn worth_reading(&self, had_no_room: bool) -> usize {
+        let least = if had_no_room { self.config.lot_count_min } else { READ_COUNT_MIN };
+        self.config.held_count_max.saturating_sub(self.waiting_count).max(least)
     }
 
     fn is_full(&self) -> bool {
@@ -263,7 +265,7 @@ impl Ready {
 
     /// Puts a due job into its lane. `refilling` jobs are what an overflowed lot waits for; all others of such
     /// a lot stay in the store, so that it drains oldest first.
-    fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: bool, refilling: bool) -> Offer {
+    fn enter_lane(&mut self, job: Arc<Job>, now: Timestamp, may_wait: MayWait, refilling: bool) -> Offer {
         let index = self.lane_of(&job.spec.destination);
         let full = self.is_full();
         let made_up = self.made_up.has(&job);
@@ -274,6 +276,7 @@ impl Ready {
         };
         let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
+        let may_push = self.push_slots.free() > 0;
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         };
@@ -289,7 +292,17 @@ impl Ready {
         let has_room = !is_held_back && lot_count < lot_max && (!full || lot_count < lot_min);
         if !has_room {
             let picked = slot.picked_now.max(slot.picked_before);
-            let moves = may_wait && !is_held_back && picked >= FAST_PICKS;
+            let is_worth_it = match may_wait {
+                MayWait::No => false,
+                MayWait::IfMoving => picked >= FAST_PICKS,
+                MayWait::ForTakers if slot.is_queue => {
+                    picked >= FAST_PICKS || slot.seats.cover(job.tenant.as_str())
+                }
+                MayWait::ForTakers => {
+                    picked >= FAST_PICKS || (may_push && slot.in_flight < slot.in_flight_max)
+                }
+            };
+            let moves = is_worth_it && !is_held_back;
             if moves || refilling {
                 return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
             }
@@ -411,9 +424,14 @@ impl Ready {
 
     /// A claim was refused or handed back.
     pub(super) fn unclaim(&mut self, id: &JobId) {
-        if let Some(held) = self.held.remove(id)
-            && let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage
-        {
+        if let Some(held) = self.held.remove(id) {
+            self.ended(id, held);
+        }
+    }
+
+    /// What was being claimed or delivered is not any more.
+    fn ended(&mut self, id: &JobId, held: Held) {
+        if let Stage::Claiming { lane, .. } | Stage::Delivering(lane) = held.stage {
             self.time_until(id, held.stage);
             self.vacate(lane, held.tenant.as_ref());
             self.end_allotted(id);
@@ -423,11 +441,15 @@ impl Ready {
 
     /// A delivery ended; its place is free.
     pub(super) fn end_delivery(&mut self, id: &JobId) {
-        match self.stage(id) {
-            Some(Stage::Delivering(_)) => self.unclaim(id),
+        match self.held.entry(*id) {
+            hash_map::Entry::Occupied(place) => {
+                if matches!(place.get().stage, Stage::Delivering(_)) {
+                    let held = place.remove();
+                    self.ended(id, held);
+                }
+            }
             // One that another node began, or this one before a restart.
-            None => self.end_allotted(id),
-            Some(Stage::Wheel | Stage::Lane(_) | Stage::Claiming { .. }) => {}
+            hash_map::Entry::Vacant(_) => self.end_allotted(id),
         }
     }
 }

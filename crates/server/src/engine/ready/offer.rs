@@ -4,8 +4,19 @@
 pub(super) const WINDOW_MS: i64 = 100;
 /// When a reader comes back that found no room, at least.
 pub(super) const NO_ROOM_MS_MIN: i64 = 2;
-/// When a reader comes back that found no room for jobs not yet due.
-pub(super) const NO_ROOM_AHEAD_MS: i64 = 50;
+/// When a reader comes back that found no room for a job not yet due, at most: before it is due, if that is sooner.
+pub(super) const NO_ROOM_AHEAD_MS_MAX: i64 = 500;
+
+/// For what the bearer of a job for which there is no room would come back, rather than leave it to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum MayWait {
+    /// For nothing.
+    No,
+    /// For a lane that moves fast.
+    IfMoving,
+    /// Also for one that is about to: somebody has room for its jobs.
+    ForTakers,
+}
 
 /// What became of a job offered to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

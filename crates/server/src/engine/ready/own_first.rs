@@ -89,7 +89,9 @@ mod tests {
     use super::*;
     use crate::engine::config::Config;
     use crate::engine::governor::MadeUp;
-    use crate::engine::ready::{Interest, Outlet, Picked, Recipient, Subscriber, SubscriberId, Taker};
+    use crate::engine::ready::{
+        Interest, MayWait, Outlet, Picked, Recipient, Subscriber, SubscriberId, Taker,
+    };
 
     const NOW: Timestamp = Timestamp::from_ms(1_000_000);
 
@@ -130,7 +132,7 @@ mod tests {
             Ready::new(Config::default(), 1, MadeUp { missed_before: Timestamp::from_ms(0) }, NOW);
         ready.watch_demand();
         for tail in 1..=3_000 {
-            ready.offer(job(tail), NOW, NOW, false);
+            ready.offer(job(tail), NOW, NOW, MayWait::No);
         }
         let own = subscribe(&mut ready, own_room, Outlet::Stream(Arc::default()));
         let peer = subscribe(&mut ready, 2_000, Outlet::Peer);

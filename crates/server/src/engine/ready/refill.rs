@@ -10,7 +10,7 @@ use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
 use super::lane_slots::LaneSlot;
-use super::{Offer, Ready};
+use super::{MayWait, Offer, Ready};
 use crate::engine::governor::Governor;
 use crate::engine::scan::just_before;
 
@@ -168,7 +168,7 @@ impl Ready {
                     resume = Some(passed);
                     break;
                 }
-                if matches!(self.enter_lane(job, now, false, true), Offer::NoRoom { .. }) {
+                if matches!(self.enter_lane(job, now, MayWait::No, true), Offer::NoRoom { .. }) {
                     if refill.lot.key.made_up {
                         governor.give_back(tenant);
                     }

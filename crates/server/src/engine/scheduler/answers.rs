@@ -14,7 +14,9 @@ use crate::engine::claims::{Claim, Granted};
 use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
 use crate::engine::peers;
-use crate::engine::ready::{Interest, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker};
+use crate::engine::ready::{
+    Interest, MayWait, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker,
+};
 use crate::engine::scan::{Part, Reached, Read};
 use crate::engine::{Take, expected_start, is_waiting, named};
 use crate::metrics::Lags;
@@ -100,6 +102,8 @@ impl Scheduler {
         now: Timestamp,
         horizon: Timestamp,
     ) -> Option<Reached> {
+        // Once; if there is no room then either, it must be because so much moves.
+        let may_wait = if read.had_no_room { MayWait::IfMoving } else { MayWait::ForTakers };
         let mut marked: Option<(Timestamp, Timestamp)> = None;
         let (mut passed, mut stopped, mut doubtful) = (read.after, None, Vec::new());
         for job in jobs {
@@ -111,7 +115,7 @@ impl Scheduler {
                 // It was moved while it was being read, or the news of the move was lost. Were it given up here for a
                 // time it no longer has, nobody would look for it at the one it has.
                 doubtful.push((job.tenant.clone(), job.id));
-            } else if let Offer::NoRoom { wait_ms } = self.ready.offer(job, now, horizon, true) {
+            } else if let Offer::NoRoom { wait_ms } = self.ready.offer(job, now, horizon, may_wait) {
                 stopped = Some(no_room(passed, at, now, wait_ms));
                 break;
             }
@@ -146,7 +150,7 @@ impl Scheduler {
                         Some(passed.map_or_else(|| no_room(None, position.at, now, PACED_MS), Reached::More));
                     break;
                 }
-                match self.ready.offer(job, now, horizon, true) {
+                match self.ready.offer(job, now, horizon, MayWait::IfMoving) {
                     Offer::Held => count += 1,
                     // It draws when its lot is read.
                     Offer::Overflowed | Offer::Later => self.governor.give_back(&tenant),
@@ -209,29 +213,25 @@ impl Scheduler {
         news: &mut ClaimNews,
     ) -> Option<Arc<Job>> {
         match granted {
-            // An old read brought it back while it was under way: the attempt that was found to be ours is.
-            Granted::Running(job) if self.leases.token(&job.id) == Some(job.status.token) => {
-                self.ready.unclaim(&job.id);
-            }
             // Heard of so late that another node may have taken the job over: were it started now, an old attempt would
             // follow a new one. Not worth it; handed back at no cost, if it is still this one's.
             Granted::Running(job) if self.shared.territory.is_shared() && is_stale(&job, now) => {
                 self.ready.unclaim(&job.id);
-                let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
-                self.reports.send(Report { tenant, id, command: Command::Release { token } });
+                self.release_unless_held(&job);
             }
             Granted::Running(job) if self.ready.claimed(&job.id) => {
+                if !self.leases.hold_new(&job, monotonic_ms) {
+                    // An old read brought it back while it was under way.
+                    self.ready.unclaim(&job.id);
+                    return None;
+                }
                 news.lags.note(pick, now.since_ms(expected_start(pick)));
-                self.leases.hold_new(&job, monotonic_ms);
                 self.shared.traces.started(&job);
                 self.shared.attempt_started(pick, &job);
                 return Some(job);
             }
-            Granted::Running(job) => {
-                // Called off meanwhile; but it may have been asked for again since, and claimed as such.
-                let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
-                self.reports.send(Report { tenant, id, command: Command::Release { token } });
-            }
+            // Called off meanwhile; but it may have been asked for again since, and claimed as such.
+            Granted::Running(job) => self.release_unless_held(&job),
             // Its time was over: no attempt was made, and those before it have been counted.
             Granted::Ended(job) => {
                 self.ready.unclaim(&job.id);
@@ -250,6 +250,15 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// Hands an attempt back that will not start here, unless it turns out to be one that is under way already.
+    fn release_unless_held(&self, job: &Job) {
+        let token = job.status.token;
+        if self.leases.token(&job.id) != Some(token) {
+            let (tenant, id) = (job.tenant.clone(), job.id);
+            self.reports.send(Report { tenant, id, command: Command::Release { token } });
+        }
     }
 
     /// Hands running jobs to whom they were picked for; `count` were.

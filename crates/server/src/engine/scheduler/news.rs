@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
 use crate::engine::leases::Renewal;
-use crate::engine::ready::{Allotment, Offer, Stage};
+use crate::engine::ready::{Allotment, MayWait, Offer, Stage};
 use crate::engine::scan::TenantShard;
 use crate::engine::spread::Spreads;
 use crate::engine::{Whereabouts, is_waiting};
@@ -122,7 +122,7 @@ impl Scheduler {
             }
             return;
         }
-        match self.ready.offer(job, now, self.horizon(now), false) {
+        match self.ready.offer(job, now, self.horizon(now), MayWait::No) {
             Offer::Held | Offer::Overflowed => {}
             Offer::Later | Offer::NoRoom { .. } => {
                 if Bucket::of(at) < self.next_bucket {

@@ -33,6 +33,7 @@ impl Scheduler {
                 self.handed(&from, number, start_by_ms, jobs);
             }
             PeerMessage::Changed(jobs) => self.changed_elsewhere(jobs),
+            PeerMessage::Ended(attempts) => self.ended_elsewhere(attempts),
             PeerMessage::Gone(nodes) => nodes.iter().for_each(|node| self.stop_feeding(node)),
         }
     }
@@ -259,6 +260,22 @@ impl Scheduler {
         changed.iter().for_each(|guest| self.give_back(&guest.job));
         let is_here = |(_, id): &(Tenant, JobId)| self.workers.holding(id).is_some();
         self.recheck(jobs.into_iter().filter(is_here).collect());
+    }
+
+    /// Attempts of jobs that are served here have ended for good at other nodes. Where that is what is known of them here
+    /// there is nothing to be read.
+    fn ended_elsewhere(&mut self, attempts: Vec<Attempt>) {
+        let mut doubtful = Vec::new();
+        for (tenant, id, token) in attempts {
+            if self.leases.token(&id) == Some(token) && self.workers.holding(&id).is_none() {
+                self.leases.release(&id);
+                self.ready.end_delivery(&id);
+                self.deliverer.abort(&id);
+            } else {
+                doubtful.push((tenant, id));
+            }
+        }
+        self.recheck(doubtful);
     }
 
     /// An attempt of a job that is served here was ended by somebody other than its worker: tells the node whose worker

@@ -50,7 +50,7 @@ impl Scheduler {
     }
 
     fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
-        let quantum = self.config.quantum.min(self.ready.room());
+        let quantum = self.config.quantum.min(self.ready.worth_reading(read.had_no_room));
         let count_max = match read.stretch.part {
             Part::Missed if read.until < self.missed_before => {
                 quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
@@ -71,7 +71,12 @@ impl Scheduler {
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
         let key = &refill.lot.key;
-        let due = due_of(&key.tenant, key.shard, refill.bucket, self.config.quantum.min(self.ready.room()));
+        let due = due_of(
+            &key.tenant,
+            key.shard,
+            refill.bucket,
+            self.config.quantum.min(self.ready.worth_reading(false)),
+        );
         let due = Due { after: Some(refill.after), until: now, ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);

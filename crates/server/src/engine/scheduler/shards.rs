@@ -1,6 +1,6 @@
 //! What the scheduler does when shards come to this node or leave it.
 
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Ending, Job};
 use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::News;
@@ -32,8 +32,20 @@ impl Scheduler {
     pub(super) fn pass_on(&self, job: &Job) -> bool {
         let is_others = self.shared.territory.is_shared() && !self.shared.territory.holds_job(job);
         if is_others {
-            self.shared.pass_on(News::Changed { tenant: job.tenant.clone(), id: job.id });
+            let (tenant, id, token) = (job.tenant.clone(), job.id, job.status.token);
+            let is_over = job.status.state.is_finished() && is_last_reported(job);
+            self.shared.pass_on(if is_over {
+                News::Ended { tenant, id, token }
+            } else {
+                News::Changed { tenant, id }
+            });
         }
         is_others
     }
+}
+
+/// Whether a job's last attempt ended as its runner reported, so that nobody needs to be told to stop.
+fn is_last_reported(job: &Job) -> bool {
+    let ending = job.status.attempts.last().map(|last| last.ending);
+    matches!(ending, Some(Ending::Succeeded | Ending::Failed | Ending::TimedOut))
 }

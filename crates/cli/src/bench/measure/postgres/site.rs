@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_AT_DRAIN: Duration = Duration::from_millis(25);
 /// How often the database is asked how many jobs are done, while the servers say that not all are.
 const ASK: Duration = Duration::from_secs(1);
+/// How long before their time jobs are stored that fall due when everybody is there.
+const LEAD_MS: i64 = 20_000;
 /// Enough that no two in a row write to the same places.
 const REQUESTS: usize = 8;
 
@@ -39,11 +41,14 @@ pub(super) struct Shape {
     pub(super) tenants: usize,
     /// Worker processes, at the nodes in turn.
     pub(super) workers: usize,
+    /// Whether jobs fall due when all servers and workers are there, so that none has a start over the others. Otherwise
+    /// they are due before, and servers read them as soon as they have a shard.
+    pub(super) all_begin: bool,
 }
 
 impl Shape {
     /// One of each.
-    pub(super) const ALONE: Self = Self { nodes: 1, tenants: 1, workers: 1 };
+    pub(super) const ALONE: Self = Self { nodes: 1, tenants: 1, workers: 1, all_begin: false };
 
     /// Whose jobs: those of one tenant are all at one node.
     pub(super) fn tenants(self) -> anyhow::Result<Vec<Tenant>> {
@@ -107,16 +112,28 @@ impl Site {
     pub(super) async fn drain(&self, bench: &Bench) -> anyhow::Result<Drain> {
         let count = bench.plan.postgres_jobs;
         let wal = self.database.wal_bytes().await?;
-        let due = (wall_now().plus_ms(-BACKLOG_MS), BACKLOG_MS);
-        let before = self.store(bench, &jobs::queue(), count, due).await?;
+        let first = wall_now().plus_ms(if self.shape.all_begin { LEAD_MS } else { -BACKLOG_MS });
+        let span_ms = if self.shape.all_begin { 0 } else { BACKLOG_MS };
+        let before = self.store(bench, &jobs::queue(), count, (first, span_ms)).await?;
         let wal_stored_bytes = self.database.wal_bytes().await? - wal;
 
-        let nodes = self.start(bench, unpaced()).await?;
+        let mut config = unpaced();
+        if self.shape.all_begin {
+            // Together they hold as many jobs in memory as one does.
+            config.held_count_max /= self.shape.nodes;
+        }
+        let nodes = self.start(bench, config).await?;
         let mut workers = self.workers(&nodes).await?;
         let wal = self.database.wal_bytes().await?;
-        let meter = Meter::start()?;
+        let mut meter = Meter::start()?;
         for worker in &mut workers {
             worker.go().await?;
+        }
+        if self.shape.all_begin {
+            let left_ms =
+                u64::try_from(first.since_ms(wall_now())).ok().context("it took too long to begin")?;
+            pause(Duration::from_millis(left_ms)).await;
+            meter = Meter::start()?;
         }
         until_succeeded(bench, &nodes, before, count).await?;
         let rate = meter.stop(count)?;

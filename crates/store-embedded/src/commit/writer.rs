@@ -1,0 +1,147 @@
+//! The thread that writes: one group at a time, while the next is judged. When a group is on disk it lets everybody see
+//! it and gives its answers.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tidewheel_store::Error;
+
+use super::Answer;
+use crate::counters::Changes;
+use crate::kv::{Batch, Durability, Kv, KvError};
+use crate::options::{CommitReport, OnCommit};
+use crate::place::ScheduleKey;
+use crate::schedule_counts::ScheduleDeltas;
+use crate::shared::Shared;
+use crate::stopwatch::Stopwatch;
+use crate::view::Published;
+
+/// What is written to.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kv: Arc<dyn Kv>,
+    pub(crate) durability: Durability,
+}
+
+/// A group to be written.
+pub(super) struct Work {
+    pub(super) writes: Writes,
+    pub(super) answers: Vec<Answer>,
+    /// How many jobs it concerns.
+    pub(super) jobs: usize,
+}
+
+/// What becomes of a group, on disk and in memory.
+#[derive(Default)]
+pub(super) struct Writes {
+    pub(super) batch: Batch,
+    pub(super) counts: Changes,
+    pub(super) published: Published,
+    /// New entries in `waiting`.
+    pub(super) armed: Vec<Vec<u8>>,
+    pub(super) schedules: ScheduleDeltas,
+    pub(super) schedules_changed: Vec<ScheduleKey>,
+}
+
+/// The thread, from the outside.
+pub(crate) struct Writer {
+    work: Option<SyncSender<Work>>,
+    done: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(crate) fn start(disk: Disk, on_commit: Option<OnCommit>) -> std::io::Result<Self> {
+        let (work, todo) = sync_channel::<Work>(1);
+        let (finished, done) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("tidewheel-write".to_owned()).spawn(move || {
+            while let Ok(work) = todo.recv() {
+                disk.carry_out(work, on_commit.as_ref());
+                if finished.send(()).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { work: Some(work), done, thread: Some(thread) })
+    }
+
+    /// Hands over a group; the one before must have been waited for. If the thread is gone, whoever waits for an answer
+    /// is told by the loss of it.
+    pub(super) fn write(&self, work: Work) {
+        if let Some(sender) = &self.work {
+            drop(sender.send(work));
+        }
+    }
+
+    /// Waits until the group that was handed over is written, or has failed; says whether the thread is still there.
+    pub(super) fn wait(&self) -> bool {
+        self.done.recv().is_ok()
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the thread, which has the engine open.
+    fn drop(&mut self) {
+        self.work.take();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the writing thread panicked");
+        }
+    }
+}
+
+impl Disk {
+    fn carry_out(&self, work: Work, on_commit: Option<&OnCommit>) {
+        let Work { writes, answers, jobs } = work;
+        let outcome = self.write(writes, answers.len(), jobs, on_commit);
+        for answer in answers {
+            answer.give(outcome.clone());
+        }
+    }
+
+    fn write(
+        &self,
+        writes: Writes,
+        calls: usize,
+        jobs: usize,
+        on_commit: Option<&OnCommit>,
+    ) -> Result<(), Error> {
+        let Writes { mut batch, counts, published, armed, schedules, schedules_changed } = writes;
+        self.shared.counters().write(&counts, &mut batch);
+        self.shared.schedule_counts().write(&schedules, &mut batch);
+        if batch.0.is_empty() {
+            return self.shared.poisoned().map_or(Ok(()), Err);
+        }
+        let bytes = batch.size_bytes();
+        let stopwatch = Stopwatch::start();
+        self.commit(batch)?;
+        let sync_duration = stopwatch.elapsed();
+        self.shared.gaps.fill(&armed);
+        self.shared.view.publish(published);
+        self.shared.counters().apply(counts);
+        self.shared.schedule_counts().apply(schedules);
+        if !schedules_changed.is_empty() {
+            self.shared.ahead.publish(schedules_changed.into_iter());
+        }
+        if let Some(on_commit) = on_commit {
+            on_commit(CommitReport { calls, jobs, bytes, sync_duration });
+        }
+        Ok(())
+    }
+
+    /// Commits a batch, or gives up writing for good.
+    pub(super) fn commit(&self, batch: Batch) -> Result<(), Error> {
+        if let Some(error) = self.shared.poisoned() {
+            return Err(error);
+        }
+        self.kv.commit(batch, self.durability).map_err(|error| self.poison(&error))
+    }
+
+    pub(super) fn poison(&self, error: &KvError) -> Error {
+        let reason = error.to_string();
+        tracing::error!(reason, "the store refuses writes from now on: a commit failed");
+        self.shared.poison(&reason);
+        Error::Poisoned(reason)
+    }
+}
