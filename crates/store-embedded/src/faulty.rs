@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -31,12 +30,22 @@ pub type Plan = Box<dyn FnMut(u64) -> Option<Fault> + Send>;
 /// Told after every sync, with the number of the commit, what a crash now would leave.
 pub type OnSync = Box<dyn FnMut(u64, Image) + Send>;
 
+/// Called at certain moments, by whichever thread is there.
+pub type Hook = Arc<dyn Fn() + Send + Sync>;
+
+fn call(hook: &Mutex<Option<Hook>>) {
+    let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
 /// The engine.
 #[derive(Default)]
 pub struct FaultyKv {
     inner: Mutex<Inner>,
-    /// How long a commit takes.
-    pace: Mutex<Duration>,
+    before_commit: Mutex<Option<Hook>>,
+    before_read: Mutex<Option<Hook>>,
 }
 
 #[derive(Default)]
@@ -57,7 +66,7 @@ impl FaultyKv {
     #[must_use]
     pub fn reopen(image: Image) -> Self {
         let inner = Inner { visible: image.0.clone(), synced: image.0, ..Inner::default() };
-        Self { inner: Mutex::new(inner), pace: Mutex::default() }
+        Self { inner: Mutex::new(inner), ..Self::default() }
     }
 
     /// What a crash now would leave.
@@ -71,9 +80,14 @@ impl FaultyKv {
         self.lock().plan = Some(plan);
     }
 
-    /// Lets commits take their time, during which reads go on.
-    pub fn set_pace(&self, pace: Duration) {
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    /// Lets commits take their time: called before each, while reads go on.
+    pub fn set_before_commit(&self, hook: Hook) {
+        *self.before_commit.lock().unwrap_or_else(PoisonError::into_inner) = Some(hook);
+    }
+
+    /// Called before each read of a single key.
+    pub fn set_before_read(&self, hook: Hook) {
+        *self.before_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(hook);
     }
 
     /// Watches syncs.
@@ -116,10 +130,7 @@ impl Kv for FaultyKv {
     }
 
     fn commit(&self, batch: Batch, durability: Durability) -> Result<(), KvError> {
-        let pace = *self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pace.is_zero() {
-            std::thread::park_timeout(pace);
-        }
+        call(&self.before_commit);
         let mut inner = self.lock();
         inner.commits += 1;
         let number = inner.commits;

@@ -28,7 +28,7 @@ impl Home for Memory {
         // Only what was synced is there again.
         let mut kv = self.0.lock().unwrap();
         *kv = Arc::new(FaultyKv::reopen(kv.image()));
-        kv.set_pace(PACE);
+        kv.set_before_commit(Arc::new(|| std::thread::park_timeout(PACE)));
         Arc::new(EmbeddedStore::open_on(kv.clone(), Options::new("memory")).unwrap())
     }
 }

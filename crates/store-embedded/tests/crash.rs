@@ -138,6 +138,52 @@ async fn a_failed_sync_ends_all_writing_until_the_disk_is_read_again() {
     }
 }
 
+/// Whoever asks for a job that is being written waits for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_being_written_is_seen_by_whoever_comes_next() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = Arc::new(store_on(Arc::clone(&kv)));
+    let (mut dice, now) = (Dice::new(7), Timestamp::from_ms(0));
+    let [there, unknown] = [0; 2].map(|_| Submission { key: None, ..submission(&mut dice) });
+    store.submit(now, vec![there.clone()], OnConflict::KeepOthers).await.unwrap();
+
+    let (began, is_begun) = std::sync::mpsc::channel();
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    kv.set_before_commit(Arc::new(move || {
+        began.send(()).ok();
+        // Once opened, it stays open.
+        gate.lock().unwrap().recv().ok();
+    }));
+    let obey = |job: &tidewheel_core::job::Job| {
+        let (store, cancel) =
+            (Arc::clone(&store), workload::order(job, tidewheel_core::job::Command::Cancel));
+        tokio::spawn(async move { store.apply(now, None, vec![cancel]).await.unwrap().remove(0) })
+    };
+    let first = obey(&there.job);
+    let is_begun = tokio::task::spawn_blocking(move || is_begun.recv().map(|()| is_begun));
+    drop(is_begun.await.unwrap().unwrap());
+
+    // Were the second judged by what is on disk, the third would be heard next, and read.
+    let (read, is_read) = std::sync::mpsc::channel();
+    let wanted = Arc::new(Mutex::new(2));
+    kv.set_before_read(Arc::new(move || {
+        let mut left = wanted.lock().unwrap();
+        *left -= 1;
+        if *left == 0 {
+            read.send(()).ok();
+        }
+    }));
+    let second = obey(&there.job);
+    let third = obey(&unknown.job);
+    let waited = tokio::task::spawn_blocking(move || is_read.recv_timeout(Duration::from_millis(100)));
+    waited.await.unwrap().ok();
+    drop(open);
+    assert!(first.await.unwrap().unwrap().changed);
+    assert!(!second.await.unwrap().unwrap().changed, "it was cancelled already");
+    assert!(third.await.unwrap().is_err());
+}
+
 /// What is judged while something is being written that then fails is not written either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failed_sync_takes_along_what_was_judged_meanwhile() {
@@ -155,7 +201,7 @@ async fn a_failed_sync_takes_along_what_was_judged_meanwhile() {
             *counted.lock().unwrap() += 1;
             Some(Fault::Lost)
         }));
-        kv.set_pace(Duration::from_millis(20));
+        kv.set_before_commit(Arc::new(|| std::thread::park_timeout(Duration::from_millis(20))));
         let mut calls = tokio::task::JoinSet::new();
         for job in there.into_iter().map(|submission| submission.job) {
             let (store, more) = (Arc::clone(&store), submission(&mut dice));
