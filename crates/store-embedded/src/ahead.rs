@@ -11,7 +11,7 @@ use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
-const GENERATION_COUNT_MAX: usize = 32_768;
+const GENERATION_COUNT_MAX: usize = 65_536;
 /// What was put into one generation, by [`Stored::size_bytes`].
 const GENERATION_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Changes remembered for readers; beyond, those who began before the last of them keep nothing.

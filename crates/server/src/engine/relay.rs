@@ -125,12 +125,12 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
             {
                 changed.push((tenant, id));
             }
-            News::Ended { tenant, id, token } => {
-                if shared.territory.holds(shared.territory.shard_of(&tenant, id)) {
-                    ended.push((tenant, id, token));
-                }
+            News::Ended { tenant, id, token }
+                if shared.territory.holds(shared.territory.shard_of(&tenant, id)) =>
+            {
+                ended.push((tenant, id, token));
             }
-            News::Changed { tenant, id } => elsewhere.push((tenant, id)),
+            News::Changed { tenant, id } | News::Ended { tenant, id, .. } => elsewhere.push((tenant, id)),
             News::Wants { node, said_ms, heard, wants } => {
                 shared.tell(Message::Peer(PeerMessage::Wanted { node, said_ms, heard, wants }));
             }

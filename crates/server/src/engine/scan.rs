@@ -50,6 +50,8 @@ pub(super) struct Read {
     pub(super) until: Timestamp,
     /// The last read of the stretch found no room, so that this one may well find none.
     pub(super) had_no_room: bool,
+    /// One has waited for room lately.
+    pub(super) has_waited: bool,
     /// Tells it from others of the same stretch.
     pub(super) number: u64,
 }
@@ -74,6 +76,8 @@ struct CursorState {
     /// Not worth reading before this instant.
     not_before: Timestamp,
     had_no_room: bool,
+    /// When a read last found no room, by the wall clock.
+    waited_at: Option<Timestamp>,
     /// The latest job announced. Among live jobs, those that are made up for are looked for up to here.
     last_at: Timestamp,
 }
@@ -101,6 +105,9 @@ pub(super) struct Scan {
     wakes: BinaryHeap<Reverse<(Timestamp, TenantShard)>>,
     turns: Turns<TenantShard>,
 }
+
+/// How long it counts that a reader has waited for room.
+const WAITED_MS: i64 = 1_000;
 
 /// The last position before any at `at`.
 pub(super) fn just_before(at: Timestamp) -> Position {
@@ -149,6 +156,7 @@ impl Scan {
                 next_at: at,
                 not_before: Timestamp::MIN,
                 had_no_room: false,
+                waited_at: None,
                 last_at: at,
             }
         });
@@ -158,6 +166,8 @@ impl Scan {
         }
         if at < cursor.next_at {
             cursor.next_at = at;
+            // A reader may be waiting for room for what comes later.
+            cursor.not_before = cursor.not_before.min(at);
             earlier = true;
         }
         // One wake per new earliest time, so that a herd on one instant leaves one, not thousands.
@@ -216,7 +226,10 @@ impl Scan {
             self.reads += 1;
             let stretch = Stretch { of, bucket, part };
             let (after, had_no_room) = (cursor.after, cursor.had_no_room);
-            let read = Read { after, until, had_no_room, stretch, number: self.reads };
+            // Or the clock was set.
+            let is_lately = |at: Timestamp| (0..WAITED_MS).contains(&now.since_ms(at));
+            let has_waited = cursor.waited_at.is_some_and(is_lately);
+            let read = Read { after, until, had_no_room, has_waited, stretch, number: self.reads };
             (scan.reading, scan.read) = (Some((bucket, part)), self.reads);
             scan.announced = None;
             return Some(read);
@@ -264,6 +277,7 @@ impl Scan {
                     scan.cursors.remove(&key);
                 }
                 Reached::NoRoom { after, at, retry_at } => {
+                    cursor.waited_at = Some(now);
                     cursor.after = after;
                     cursor.next_at = at;
                     cursor.not_before = retry_at;
@@ -388,6 +402,28 @@ mod tests {
         let again = scan.next_read(at(4_500), at(5_500), |_| true).unwrap();
         assert_eq!((again.stretch.of.tenant, again.after), (first.stretch.of.tenant, Some(more)));
         assert_eq!(scan.tenants.len(), 1);
+    }
+
+    #[test]
+    fn an_earlier_job_does_not_wait_for_the_room_of_a_later_one() {
+        let mut scan = Scan::new(2_000, at(0));
+        let next = |scan: &mut Scan, now| scan.next_read(at(now), at(now + 2_000), |_| true);
+        scan.announce(&of("a"), at(11_500));
+        let read = next(&mut scan, 10_000).unwrap();
+        assert!(!read.had_no_room && !read.has_waited);
+        let no_room = Reached::NoRoom { after: read.after, at: at(11_500), retry_at: at(10_500) };
+        scan.done(&read.stretch, no_room, at(10_000));
+        assert_eq!(next(&mut scan, 10_040), None);
+        scan.announce(&of("a"), at(10_060));
+        assert_eq!(next(&mut scan, 10_050), None);
+        let read = next(&mut scan, 10_060).unwrap();
+        assert!(read.had_no_room && read.has_waited && read.after < Some(just_before(at(10_061))));
+        let more = Reached::More(Position { at: at(10_060), id: JobId::new(at(10_060), 7) });
+        scan.done(&read.stretch, more, at(10_060));
+        let read = next(&mut scan, 10_070).unwrap();
+        assert!(!read.had_no_room && read.has_waited, "lately");
+        scan.done(&read.stretch, more, at(10_070));
+        assert!(!next(&mut scan, 11_000).unwrap().has_waited, "not any more");
     }
 
     #[test]

@@ -192,7 +192,8 @@ impl Ready {
             return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
-            return Offer::NoRoom { wait_ms: at.since_ms(now).clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX) };
+            let half_ms = at.since_ms(now) / 2;
+            return Offer::NoRoom { wait_ms: half_ms.clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX) };
         }
         let bytes = job.size_bytes();
         self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
@@ -276,7 +277,6 @@ impl Ready {
         };
         let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
-        let may_push = self.push_slots.free() > 0;
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         };
@@ -295,18 +295,15 @@ impl Ready {
             let is_worth_it = match may_wait {
                 MayWait::No => false,
                 MayWait::IfMoving => picked >= FAST_PICKS,
-                MayWait::ForTakers if slot.is_queue => {
-                    picked >= FAST_PICKS || slot.seats.cover(job.tenant.as_str())
-                }
-                MayWait::ForTakers => {
-                    picked >= FAST_PICKS || (may_push && slot.in_flight < slot.in_flight_max)
-                }
+                MayWait::ForTakers => picked >= FAST_PICKS || self.is_taken(index, &job),
             };
             let moves = is_worth_it && !is_held_back;
             if moves || refilling {
                 return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
             }
-            slot.overflows.insert(key(&job), Overflow::starting_at(at));
+            if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+                slot.overflows.insert(key(&job), Overflow::starting_at(at));
+            }
             return Offer::Overflowed;
         }
         let entry = Entry {
@@ -330,6 +327,21 @@ impl Ready {
         self.hold(job.id, held);
         self.activate(index);
         Offer::Held
+    }
+
+    /// Whether a lane would move if it had nothing but such jobs: somebody has room for them, or a push may begin.
+    fn is_taken(&self, index: usize, job: &Job) -> bool {
+        let Some(slot) = self.lanes.get(index).and_then(Option::as_ref) else { return false };
+        let tenant = job.tenant.as_str();
+        let is_open = if slot.is_queue {
+            slot.seats.admit(tenant, job.spec.priority, &job.spec.kind)
+        } else {
+            slot.in_flight < slot.in_flight_max
+                && self.push_slots.free() > 0
+                && self.push_slots.admits(tenant, self.is_one_host())
+                && !self.paces.waits(&slot.name)
+        };
+        is_open && self.allotments.admits(tenant, &slot.name)
     }
 
     /// Drops a job that waits in the wheel or a lane.
@@ -420,6 +432,16 @@ impl Ready {
         }
         held.stage = Stage::Delivering(lane);
         true
+    }
+
+    /// A claim was granted, but does not start: nothing is to be learnt of how long it took.
+    pub(super) fn unstart(&mut self, id: &JobId) {
+        if let Some(held) = self.held.get_mut(id)
+            && let Stage::Delivering(lane) = held.stage
+        {
+            held.stage = Stage::Claiming { lane, called_off: false };
+        }
+        self.unclaim(id);
     }
 
     /// A claim was refused or handed back.

@@ -4,7 +4,8 @@
 pub(super) const WINDOW_MS: i64 = 100;
 /// When a reader comes back that found no room, at least.
 pub(super) const NO_ROOM_MS_MIN: i64 = 2;
-/// When a reader comes back that found no room for a job not yet due, at most: before it is due, if that is sooner.
+/// When a reader comes back that found no room for a job not yet due, at most; when half of the time until then has passed, if
+/// that is sooner.
 pub(super) const NO_ROOM_AHEAD_MS_MAX: i64 = 500;
 
 /// For what the bearer of a job for which there is no room would come back, rather than leave it to be read again.

@@ -102,8 +102,8 @@ impl Scheduler {
         now: Timestamp,
         horizon: Timestamp,
     ) -> Option<Reached> {
-        // Once; if there is no room then either, it must be because so much moves.
-        let may_wait = if read.had_no_room { MayWait::IfMoving } else { MayWait::ForTakers };
+        // Once in a while; what is behind it may be for others.
+        let may_wait = if read.has_waited { MayWait::IfMoving } else { MayWait::ForTakers };
         let mut marked: Option<(Timestamp, Timestamp)> = None;
         let (mut passed, mut stopped, mut doubtful) = (read.after, None, Vec::new());
         for job in jobs {
@@ -222,7 +222,7 @@ impl Scheduler {
             Granted::Running(job) if self.ready.claimed(&job.id) => {
                 if !self.leases.hold_new(&job, monotonic_ms) {
                     // An old read brought it back while it was under way.
-                    self.ready.unclaim(&job.id);
+                    self.ready.unstart(&job.id);
                     return None;
                 }
                 news.lags.note(pick, now.since_ms(expected_start(pick)));

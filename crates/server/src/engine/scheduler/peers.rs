@@ -16,7 +16,7 @@ use crate::engine::handed;
 use crate::engine::peers::{
     self, GUESTS_COUNT_MAX, Guest, PeerMessage, WANTS_COUNT_MAX, WANTS_PAUSE_MS, WANTS_REPEAT_MS,
 };
-use crate::engine::ready::{Outlet, Subscriber, SubscriberId, Wish};
+use crate::engine::ready::{Outlet, Stage, Subscriber, SubscriberId, Wish};
 use crate::engine::receipts::Attempt;
 use crate::engine::spread::Serves;
 
@@ -267,7 +267,8 @@ impl Scheduler {
     fn ended_elsewhere(&mut self, attempts: Vec<Attempt>) {
         let mut doubtful = Vec::new();
         for (tenant, id, token) in attempts {
-            if self.leases.token(&id) == Some(token) && self.workers.holding(&id).is_none() {
+            let is_out = matches!(self.ready.stage(&id), None | Some(Stage::Delivering(_)));
+            if is_out && self.leases.token(&id) == Some(token) && self.workers.holding(&id).is_none() {
                 self.leases.release(&id);
                 self.ready.end_delivery(&id);
                 self.deliverer.abort(&id);
