@@ -17,7 +17,7 @@ use crate::bench::worker_process::WorkerProcess;
 
 /// Enough that each server has about half of them.
 const TENANTS: usize = 64;
-const ONE: Shape = Shape { nodes: 1, tenants: TENANTS, workers: 2, all_begin: true };
+const ONE: Shape = Shape { nodes: 1, tenants: TENANTS, workers: 2, all_begin: true, rests: false };
 const TWO: Shape = Shape { nodes: 2, ..ONE };
 
 pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {

@@ -8,12 +8,13 @@ use crate::bench::jobs;
 use crate::bench::plan::AHEAD_MS;
 use crate::bench::stopwatch::wall_now;
 
+const SHAPE: Shape = Shape { rests: true, ..Shape::ALONE };
 /// None is due before the benchmark is over.
 const LEAD_MS: i64 = 3 * 60 * 60 * 1_000;
 
 pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let count = bench.plan.waiting;
-    let full = Site::make(bench, Shape::ALONE).await?;
+    let full = Site::make(bench, SHAPE).await?;
     let when = (wall_now().plus_ms(LEAD_MS), AHEAD_MS);
     full.store(bench, &jobs::queue_of_later(), 0, when).await?;
     let empty_bytes = full.database.disk_bytes().await?;
@@ -22,7 +23,7 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
     bench.progress.say("writing out what waits");
     full.database.settle().await;
 
-    let [none, beside] = compare(bench, [Side::Fresh(Shape::ALONE), Side::Kept(&full)]).await?;
+    let [none, beside] = compare(bench, [Side::Fresh(SHAPE), Side::Kept(&full)]).await?;
     full.remove().await?;
     let none = none.figures(&Names {
         submit: "waiting.none.submit",
