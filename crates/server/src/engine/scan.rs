@@ -50,7 +50,7 @@ pub(super) struct Read {
     pub(super) until: Timestamp,
     /// The last read of the stretch found no room, so that this one may well find none.
     pub(super) had_no_room: bool,
-    /// One has waited for room lately.
+    /// One has waited for room for a due job lately.
     pub(super) has_waited: bool,
     /// Tells it from others of the same stretch.
     pub(super) number: u64,
@@ -76,7 +76,7 @@ struct CursorState {
     /// Not worth reading before this instant.
     not_before: Timestamp,
     had_no_room: bool,
-    /// When a read last found no room, by the wall clock.
+    /// When a read last found no room for a job that was due, by the wall clock.
     waited_at: Option<Timestamp>,
     /// The latest job announced. Among live jobs, those that are made up for are looked for up to here.
     last_at: Timestamp,
@@ -277,7 +277,9 @@ impl Scan {
                     scan.cursors.remove(&key);
                 }
                 Reached::NoRoom { after, at, retry_at } => {
-                    cursor.waited_at = Some(now);
+                    if at <= now {
+                        cursor.waited_at = Some(now);
+                    }
                     cursor.after = after;
                     cursor.next_at = at;
                     cursor.not_before = retry_at;
@@ -417,13 +419,17 @@ mod tests {
         scan.announce(&of("a"), at(10_060));
         assert_eq!(next(&mut scan, 10_050), None);
         let read = next(&mut scan, 10_060).unwrap();
-        assert!(read.had_no_room && read.has_waited && read.after < Some(just_before(at(10_061))));
+        assert!(read.had_no_room && !read.has_waited && read.after < Some(just_before(at(10_061))));
+        let no_room = Reached::NoRoom { after: read.after, at: at(10_060), retry_at: at(10_062) };
+        scan.done(&read.stretch, no_room, at(10_060));
+        let read = next(&mut scan, 10_062).unwrap();
+        assert!(read.had_no_room && read.has_waited, "for one that was due");
         let more = Reached::More(Position { at: at(10_060), id: JobId::new(at(10_060), 7) });
-        scan.done(&read.stretch, more, at(10_060));
+        scan.done(&read.stretch, more, at(10_062));
         let read = next(&mut scan, 10_070).unwrap();
         assert!(!read.had_no_room && read.has_waited, "lately");
         scan.done(&read.stretch, more, at(10_070));
-        assert!(!next(&mut scan, 11_000).unwrap().has_waited, "not any more");
+        assert!(!next(&mut scan, 11_060).unwrap().has_waited, "not any more");
     }
 
     #[test]
