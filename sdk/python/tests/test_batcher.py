@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
-from tidewheel import Batcher, Client, Invalid, NewJob, Submitted, TidewheelError
+from tidewheel import (
+    ApiError,
+    Batcher,
+    Client,
+    Invalid,
+    NewJob,
+    Patience,
+    Submitted,
+    TidewheelError,
+    TooManyRequests,
+)
+from tidewheel.transport import Answer, Call, Transport
 
 
 class Counting(Client):
@@ -68,3 +80,64 @@ async def test_closing_sends_what_waits(client: Client, queue: str) -> None:
     assert (await job).id.startswith("job_")
     with pytest.raises(TidewheelError, match="closed"):
         await batcher.submit("t")
+
+
+class FewAtOnce(Transport):
+    """Stands for a server that takes so many jobs at once, and no more than so many in all."""
+
+    def __init__(self, at_once: int, in_all: int = 1_000) -> None:
+        super().__init__("http://nowhere")
+        self._at_once = at_once
+        self._left = in_all
+        self.sizes: list[int] = []
+        self.patient: list[bool] = []
+
+    async def send(self, call: Call, patience: Patience | None = None) -> Answer:
+        jobs = json.loads(call.body or b"")
+        self.sizes.append(len(jobs))
+        if len(jobs) > self._at_once:
+            raise Invalid(422, code="batch_over_limit", detail="send fewer at once")
+        if len(jobs) > self._left:
+            self.patient.append(patience is None)
+            raise TooManyRequests(429, code="too_many_waiting")
+        self._left -= len(jobs)
+        return Answer(201, {"jobs": [{"id": f"job_{job['payload']}", "duplicate": False} for job in jobs]}, {})
+
+
+async def submit_together(transport: FewAtOnce, count: int) -> list[Submitted | BaseException]:
+    client = Client("http://nowhere")
+    client._transport = transport
+    async with client, Batcher(client, linger_s=0.05) as batcher:
+        jobs = (batcher.submit("t", n) for n in range(count))
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+
+async def test_a_batch_over_the_limit_is_sent_in_halves() -> None:
+    transport = FewAtOnce(at_once=3)
+    answers = await submit_together(transport, 10)
+    assert [answer.id for answer in answers if isinstance(answer, Submitted)] == [f"job_{n}" for n in range(10)]
+    assert transport.sizes == [10, 5, 2, 3, 5, 2, 3]
+
+
+async def test_one_job_that_is_over_the_limit_is_refused() -> None:
+    transport = FewAtOnce(at_once=0)
+    answers = await submit_together(transport, 3)
+    assert [answer.code for answer in answers if isinstance(answer, ApiError)] == ["batch_over_limit"] * 3
+    assert transport.sizes == [3, 1, 2, 1, 1]
+
+
+async def test_halves_do_not_each_wait_for_room() -> None:
+    transport = FewAtOnce(at_once=2, in_all=2)
+    answers = await submit_together(transport, 8)
+    assert [isinstance(answer, Submitted) for answer in answers] == [True] * 2 + [False] * 6
+    assert all(isinstance(answer, TooManyRequests) for answer in answers[2:])
+    assert transport.patient == [True, False, False]
+
+
+async def test_more_jobs_than_may_ever_wait(client: Client, queue: str) -> None:
+    limits = b'{"limits": {"waiting": 3}}'
+    await client._transport.send(Call("PUT", f"/v1/tenants/{queue}", body=limits))
+    async with Client(client.url, tenant=queue, patience=Patience.none()) as small:
+        answers = await small.try_submit_many(NewJob("t", n, delay="1h") for n in range(4))
+        assert [type(answer) for answer in answers] == [Submitted, Submitted, TooManyRequests, TooManyRequests]
+        assert (await small.count()).count == 2

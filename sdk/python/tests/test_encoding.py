@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from tidewheel.encoding import PayloadError, convert, to_json
+from tidewheel.encoding import PayloadError, convert, cut_text, to_json, to_small_json
 from tidewheel.times import read_duration, write_duration
 
 
@@ -110,3 +110,20 @@ def test_durations_survive_both_ways() -> None:
     assert write_duration("PT90S") == "PT90S"
     with pytest.raises(ValueError, match="not a duration"):
         read_duration("soon")
+
+
+def test_texts_are_cut_between_characters_and_can_always_be_sent() -> None:
+    assert cut_text("short", 100) == "short"
+    assert cut_text("aé", 2) == "a"
+    assert cut_text("é" * 10_000_000, 5) == "éé"
+    assert cut_text("\ud800x", 100) == "\\ud800x"
+    assert len(cut_text("\udc00" * 100, 50).encode()) == 50
+
+
+def test_depth_is_that_of_the_value_not_of_its_texts() -> None:
+    brackets = ['\\"[[[', "]" * 500, '"{' * 500]
+    assert to_small_json(brackets) == to_json(brackets)
+    with pytest.raises(ValueError, match="deeper than 128"):
+        to_small_json(eval("[" * 64 + '{"a":' * 65 + "1" + "}" * 65 + "]" * 64))
+    with pytest.raises(ValueError, match="8192 are kept"):
+        to_small_json("x" * 10_000)

@@ -3,6 +3,10 @@
 It is kept alive by heartbeats from the moment it is taken, whether its handler has started or not, until its outcome is
 told. A worker trusts its lease a little less long than the server does: once no heartbeat has got through for that time
 the attempt counts as lost, and the handler is told.
+
+When a lease began is not known: somewhere between the request for jobs and its answer, which may be longer than the
+lease. It is sure to hold only from the request on. A job that comes later than that is not started before a heartbeat
+has got through; only the server can say that a job is lost.
 """
 
 from __future__ import annotations
@@ -18,9 +22,20 @@ from urllib.parse import quote
 from . import limits
 from .context import Context, TakenJob
 from .encoding import PayloadError, to_json
-from .errors import ApiError, NotFound, StaleToken, TidewheelError, Unreachable
+from .errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    StaleToken,
+    TidewheelError,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+)
 from .handlers import Handler
-from .outcomes import HANDED_BACK, Fail, Outcome, Retry, checked_result, outcome_of
+from .outcomes import HANDED_BACK, Fail, Outcome, Retry, checked_result, not_taken, outcome_of
 from .patience import Patience
 from .transport import Call, Transport
 
@@ -30,7 +45,7 @@ _LOG = logging.getLogger("tidewheel.worker")
 class Reporter(Protocol):
     """Where signs of life and outcomes go."""
 
-    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any) -> None:
+    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any, timeout_s: float) -> None:
         """Keeps the lease. Raises `StaleToken` or `NotFound` if the attempt is over."""
 
     async def outcome(self, job: TakenJob, outcome: Outcome) -> None:
@@ -43,14 +58,12 @@ class HttpReporter:
 
     transport: Transport
 
-    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any) -> None:
-        """Keeps the lease."""
+    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any, timeout_s: float) -> None:
+        """Keeps the lease. Tried once: the next one is due soon anyway."""
         body = {"token": job.token, "extend": extend_s}
         if progress is not None:
             body["progress"] = progress
         path = f"/v1/jobs/{quote(job.id, safe='')}/heartbeat"
-        # One try, and no longer than a heartbeat is good for: the next one is due soon anyway.
-        timeout_s = extend_s / limits.HEARTBEATS_PER_LEASE
         await self.transport.once(Call("POST", path, body=to_json(body), timeout_s=timeout_s))
 
     async def outcome(self, job: TakenJob, outcome: Outcome) -> None:
@@ -63,12 +76,26 @@ class HttpReporter:
 class HeldAttempt:
     """A job this worker holds."""
 
-    def __init__(self, job: TakenJob, worker: str, reporter: Reporter, lease_s: float, taken_at: float) -> None:
+    def __init__(self, job: TakenJob, worker: str, reporter: Reporter, lease_s: float, asked_at: float) -> None:
+        """Holds a job that has just come.
+
+        Args:
+            job: what came.
+            worker: who holds it.
+            reporter: where signs of life and the outcome go.
+            lease_s: how long each sign of life is good for.
+            asked_at: when jobs were asked for, by `time.monotonic`: the lease began no earlier.
+        """
         self.job = job
         self.context = Context(job, worker, self._on_progress)
         self._reporter = reporter
         self._lease_s = lease_s
-        self._trusted_until = taken_at + lease_s * limits.LEASE_TRUSTED_PART
+        trusted_s = lease_s * limits.LEASE_TRUSTED_PART
+        # The lease holds until then, whenever it began.
+        self._sure_until = asked_at + trusted_s
+        # The lease may hold until then: it began no later than now.
+        self._possible_until = monotonic() + trusted_s
+        self._heard = asyncio.Event()
         self._progress_came = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._interrupted: str | None = None
@@ -93,7 +120,9 @@ class HeldAttempt:
 
     async def _beat(self) -> None:
         every_s = self._lease_s / limits.HEARTBEATS_PER_LEASE
-        last, wait_s, sent = monotonic(), every_s, None
+        last, sent = monotonic(), None
+        # Sooner where a long wait for jobs has left little of what is sure.
+        wait_s = max(0.0, min(every_s, self._sure_until - every_s - last))
         while True:
             try:
                 await asyncio.wait_for(self._progress_came.wait(), wait_s)
@@ -103,28 +132,54 @@ class HeldAttempt:
                 pass
             self._progress_came.clear()
             progress = self.context.latest_progress
+            news = None if progress is sent else progress
             last = monotonic()
             try:
-                await self._reporter.heartbeat(self.job, self._lease_s, None if progress is sent else progress)
+                await self._reporter.heartbeat(self.job, self._lease_s, news, self._beat_timeout_s(every_s))
                 sent, wait_s = progress, every_s
-                self._trusted_until = last + self._lease_s * limits.LEASE_TRUSTED_PART
+                self._sure_until = self._possible_until = last + self._lease_s * limits.LEASE_TRUSTED_PART
+                self._heard.set()
+                continue
             except (StaleToken, NotFound) as error:
                 self.context.call_off(f"the attempt is over: {error.detail}")
                 return
             except (ApiError, Unreachable) as error:
                 _LOG.warning("no heartbeat for %s: %s", self.job.id, error)
                 wait_s = min(every_s / limits.HEARTBEATS_PER_LEASE, limits.TAKE_RETRY_LONGEST_WAIT_S)
-                if self.is_past_lease():
-                    self.context.call_off("no heartbeat got through for the time of the lease")
+                if news is not None and isinstance(error, Invalid):
+                    # Sent again, it would spoil every heartbeat after this one.
+                    sent, wait_s = progress, 0.0
+            if monotonic() > self._possible_until:
+                self.context.call_off("no heartbeat got through for the time of the lease")
 
-    def is_past_lease(self) -> bool:
-        """Whether the lease may have run out, as far as this worker knows."""
-        return monotonic() > self._trusted_until
+    def _beat_timeout_s(self, every_s: float) -> float:
+        """How long a heartbeat may take: as long as it is good for; of a short lease longer, while that is trusted."""
+        left_s = self._possible_until - monotonic()
+        return max(every_s, min(left_s, limits.HEARTBEAT_TIMEOUT_S_MIN))
+
+    async def _is_held(self) -> bool:
+        """Whether the job is still this worker's. Where that is not sure, waits for the server to say so."""
+        while not self.context.cancelled.is_set() and monotonic() > self._sure_until:
+            if self._beating is None or self._beating.done():
+                return False
+            self._heard.clear()
+            # A heartbeat that is refused ends the sending of them.
+            heard = asyncio.create_task(self._heard.wait())
+            called_off = asyncio.create_task(self.context.cancelled.wait())
+            try:
+                await asyncio.wait({heard, called_off, self._beating}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                heard.cancel()
+                called_off.cancel()
+        return not self.context.cancelled.is_set()
 
     async def run(self, handler: Handler | None) -> None:
         """Runs the handler and tells what came of it. Never raises for what the handler does."""
-        if self.context.cancelled.is_set() or self.is_past_lease():
-            _LOG.warning("%s was lost before it started: the lease has run out", self.job.id)
+        if not await self._is_held():
+            if self._interrupted is not None:
+                await self.tell(HANDED_BACK)
+                return
+            _LOG.warning("%s was lost before it started: %s", self.job.id, self.context.why_cancelled)
             return
         if handler is None:
             outcome = Outcome("failed", error=f"no handler for the type {self.job.type!r} on this worker")
@@ -150,7 +205,14 @@ class HeldAttempt:
         """Tells what came of it, and logs for the handler if nobody wants to know any more."""
         log = self.context.log
         try:
-            await self._reporter.outcome(self.job, outcome)
+            try:
+                await self._reporter.outcome(self.job, outcome)
+            except Exception as error:
+                # What is handed back has nothing in it to refuse, and must not end for it.
+                if outcome is HANDED_BACK or not _is_about_content(error):
+                    raise
+                log.error("the outcome %r is refused, and the attempt ends as failed: %s", outcome.status, error)
+                await self._reporter.outcome(self.job, not_taken(outcome, error))
         except StaleToken:
             log.warning(
                 "the outcome %r came too late and was refused (stale_token): the attempt with token %s is over, "
@@ -205,6 +267,9 @@ class HeldAttempt:
         error = task.exception()
         if error is not None:
             outcome = outcome_of(error)
+            delay_s = outcome.retry_after_s
+            if delay_s is not None and delay_s > limits.RETRY_DELAY_S_MAX:
+                self.context.log.warning("it is run again in 7 days, not in %g s: no delay is longer", delay_s)
             if outcome.status == "failed":
                 level = logging.INFO if isinstance(error, Retry) else logging.WARNING
                 is_said = isinstance(error, (Retry, Fail, PayloadError))
@@ -214,6 +279,15 @@ class HeldAttempt:
         if fault is not None:
             self.context.log.warning("the result is not kept: %s", fault)
         return Outcome("succeeded", result=result)
+
+
+def _is_about_content(error: Exception) -> bool:
+    """Whether an outcome was refused for what it says, and would be the next time as well."""
+    if not isinstance(error, ApiError):
+        # What cannot be written is none of ours; a server that is not reached has refused nothing.
+        return not isinstance(error, TidewheelError)
+    others = (Unauthorized, NotFound, Conflict, TooManyRequests, Unavailable)
+    return 400 <= error.status < 500 and not isinstance(error, others)  # noqa: PLR2004
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

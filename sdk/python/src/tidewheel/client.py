@@ -16,7 +16,7 @@ from urllib.parse import quote
 from . import limits
 from .dead_letters import DeadLetters
 from .encoding import to_json
-from .errors import BatchRefused, TidewheelError, from_problem
+from .errors import ApiError, BatchRefused, TidewheelError, TooManyRequests, from_problem
 from .filters import Filter, JobFilter, read_bulk, write_body, write_query
 from .models import (
     Attempt,
@@ -164,21 +164,39 @@ class Client:
         return [answer for batch in answers for answer in batch]
 
     async def _submit_batch(self, batch: Sequence[tuple[str, bytes]]) -> list[Submitted | TidewheelError]:
+        return await self._send_batch(batch, None)
+
+    async def _send_batch(
+        self, batch: Sequence[tuple[str, bytes]], patience: Patience | None
+    ) -> list[Submitted | TidewheelError]:
         body = b"[" + b",".join(item for _, item in batch) + b"]"
         call = Call("POST", "/v1/jobs/batch", body=body, query={"partial": "true"})
         try:
-            answer = await self._transport.send(call)
+            answer = await self._transport.send(call, patience)
         except TidewheelError as error:
+            if len(batch) > 1 and isinstance(error, ApiError) and error.code == "batch_over_limit":
+                return await self._send_halves(batch, patience)
             return [error] * len(batch)
         items = answer.body["jobs"]
         answers = [_batch_answer(key, item) for (key, _), item in zip(batch, items, strict=True)]
         # Those the server had no room for beside more urgent ones. Alone, they wait for as long as patience lasts.
         shed = [place for place, item in enumerate(items) if item.get("error", {}).get("code") == "overloaded"]
         if shed:
-            again = await self._submit_batch([batch[place] for place in shed])
+            again = await self._send_batch([batch[place] for place in shed], patience)
             for place, later in zip(shed, again, strict=True):
                 answers[place] = later
         return answers
+
+    async def _send_halves(
+        self, batch: Sequence[tuple[str, bytes]], patience: Patience | None
+    ) -> list[Submitted | TidewheelError]:
+        """Sends jobs that are too many for one request: who asked for one of them did not choose the company."""
+        middle = len(batch) // 2
+        first = await self._send_batch(batch[:middle], patience)
+        if any(isinstance(answer, TooManyRequests) for answer in first):
+            # There was no room for as long as patience lasts. It is not spent on each part anew.
+            patience = Patience.none()
+        return [*first, *await self._send_batch(batch[middle:], patience)]
 
     async def get(self, id: str) -> Job:
         """The job, with its payload."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from . import limits
-from .encoding import to_json
+from .encoding import to_small_json
 from .models import Json, Wire, read_span
 from .outcomes import Cancelled
 from .times import read_time_or_none
@@ -170,17 +169,15 @@ class Context:
         return self.job.payload
 
     def progress(self, value: Json) -> None:
-        """Says how far it is: any JSON of at most 8,192 bytes, shown with the job.
+        """Says how far it is: any JSON of at most 8,192 bytes and 128 levels, shown with the job.
 
         Can be called from any thread, and as often as one likes: the latest is sent, about twice a second.
 
         Raises:
-            ValueError: if it is too large.
+            ValueError: if it is too large, or holds what JSON cannot.
             TypeError: if it is not JSON.
         """
-        text = to_json(value)
-        if len(text) > limits.RESULT_BYTES_MAX:
-            raise ValueError(f"progress has {len(text)} bytes; at most {limits.RESULT_BYTES_MAX} are kept")
+        text = to_small_json(value)
         # As it is now: the caller may go on changing what it passed.
         self.latest_progress = json.loads(text)
         if self._on_progress is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from enum import Enum
 from typing import Any, Union
 from uuid import UUID
 
+from . import limits
 from .times import read_time, write_time
 
 
@@ -25,9 +27,49 @@ def to_json(value: object) -> bytes:
 
     Raises:
         TypeError: if it holds something else.
-        ValueError: if it holds a number that JSON cannot, such as NaN.
+        ValueError: if it holds what JSON cannot: NaN, half a character, itself.
     """
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def to_small_json(value: object) -> bytes:
+    """Writes a value as JSON that is kept with a job: a result, or a report of progress.
+
+    Raises:
+        TypeError: if it is not JSON.
+        ValueError: if it is too large or nests too deep, or holds what JSON cannot.
+    """
+    try:
+        text = to_json(value)
+    except RecursionError as error:
+        raise ValueError(f"it nests deeper than {limits.RESULT_DEPTH_MAX} levels") from error
+    if len(text) > limits.RESULT_BYTES_MAX:
+        raise ValueError(f"it has {len(text)} bytes; at most {limits.RESULT_BYTES_MAX} are kept")
+    if _depth(text) > limits.RESULT_DEPTH_MAX:
+        raise ValueError(f"it nests deeper than {limits.RESULT_DEPTH_MAX} levels")
+    return text
+
+
+_TEXT_IN_JSON = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def _depth(text: bytes) -> int:
+    """How deep JSON nests, without walking down it."""
+    depth = deepest = 0
+    for byte in _TEXT_IN_JSON.sub(b"", text):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def cut_text(text: str, bytes_max: int) -> str:
+    """The beginning of a text, in so many bytes of UTF-8. Half characters, which have none, are written as escapes."""
+    # No character is shorter than a byte: what comes after so many cannot be part of it.
+    raw = text[:bytes_max].encode("utf-8", "backslashreplace")[:bytes_max]
+    return raw.decode("utf-8", "ignore")
 
 
 def _plain(value: object) -> object:

@@ -53,6 +53,9 @@ LEASE_S_MIN: Final = 1.0
 HEARTBEATS_PER_LEASE: Final = 3
 """Signs of life in the time of one lease."""
 
+HEARTBEAT_TIMEOUT_S_MIN: Final = 1.0
+"""How long a heartbeat may go unanswered, however short the lease is, while the lease is trusted."""
+
 LEASE_TRUSTED_PART: Final = 0.9
 """How much of a lease a worker counts on without a sign that the server heard it: less than the server does."""
 
@@ -67,6 +70,9 @@ TAKE_MARGIN_S: Final = 15.0
 
 TAKE_RETRY_LONGEST_WAIT_S: Final = 2.0
 """The longest wait between two tries to reach a server that is gone."""
+
+STOP_TAKE_S: Final = 2.0
+"""How long a request for jobs that is open when a worker is told to stop may still bring some, to be handed back."""
 
 BURST_WAIT_S: Final = 1.0
 """How long a worker that runs until nothing is left waits for more."""
@@ -86,8 +92,14 @@ PROGRESS_EVERY_S: Final = 0.5
 RESULT_BYTES_MAX: Final = 8_192
 """Bytes of a result, or of a report of progress."""
 
-ERROR_CHARS_MAX: Final = 2_048
-"""Characters of an error that are sent."""
+RESULT_DEPTH_MAX: Final = 128
+"""How deep a result, or a report of progress, may nest."""
+
+ERROR_BYTES_MAX: Final = 2_048
+"""Bytes of an error that are sent: as many as the server keeps."""
+
+RETRY_DELAY_S_MAX: Final = 7 * 86_400.0
+"""How much later a job can be tried again, or snoozed to."""
 
 INBOX_RETENTION_DAYS: Final = 14
 """How long an inbox keeps a key, unless told otherwise."""

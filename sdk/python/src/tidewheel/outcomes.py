@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from . import limits
-from .encoding import PayloadError, to_json
+from .encoding import PayloadError, cut_text, to_json, to_small_json
 from .times import Duration, in_seconds
 
 Status = Literal["succeeded", "failed", "snoozed", "cancelled"]
@@ -16,7 +16,7 @@ Status = Literal["succeeded", "failed", "snoozed", "cancelled"]
 
 
 class Retry(Exception):
-    """Raised by a handler: try again, not before `after` has passed if that is given."""
+    """Raised by a handler: try again, not before `after` has passed if that is given; at most 7 days count."""
 
     def __init__(self, reason: str = "", *, after: Duration | None = None) -> None:
         super().__init__(reason)
@@ -28,7 +28,10 @@ class Fail(Exception):
 
 
 class Snooze(Exception):
-    """Raised by a handler: run it again later, at no cost to its attempts. Either `delay` or `until`."""
+    """Raised by a handler: run it again later, at no cost to its attempts. Either `delay` or `until`.
+
+    It sleeps for at most 7 days: a handler that is to wait longer looks at the time, and snoozes again.
+    """
 
     def __init__(self, *, delay: Duration | None = None, until: datetime | None = None) -> None:
         if (delay is None) == (until is None):
@@ -63,37 +66,62 @@ class Outcome:
     retry_after_s: float | None = None
 
     def to_wire(self, token: int) -> bytes:
-        """The JSON of it. A result that cannot be kept is left out: the work is done all the same."""
+        """The JSON of it, within what the server takes.
+
+        Raises:
+            TypeError: if the result is not JSON.
+            ValueError: if it is too large or nests too deep; see `checked_result`.
+        """
         body: dict[str, Any] = {"token": token, "status": self.status}
         if self.error is not None:
-            body["error"] = self.error[: limits.ERROR_CHARS_MAX]
+            body["error"] = cut_text(self.error, limits.ERROR_BYTES_MAX)
         if self.status == "failed":
             body["retryable"] = self.retryable
         if self.retry_after_s is not None:
-            body["retry_after"] = round(self.retry_after_s, 3)
-        if self.result is not None:
-            body["result"] = self.result
-        return to_json(body)
+            body["retry_after"] = round(bounded_delay_s(self.retry_after_s), 3)
+        head = to_json(body)
+        if self.result is None:
+            return head
+        return head[:-1] + b',"result":' + to_small_json(self.result) + b"}"
 
 
 HANDED_BACK = Outcome("snoozed", retry_after_s=0.0)
 """Another worker may have it at once, at no cost to its attempts."""
 
 
+def bounded_delay_s(delay_s: float) -> float:
+    """The delay that is nearest to the given one among those the server takes."""
+    return min(max(delay_s, 0.0), limits.RETRY_DELAY_S_MAX)
+
+
+def not_taken(outcome: Outcome, why: object) -> Outcome:
+    """What is reported in the place of an outcome that the server does not take.
+
+    It would not take it the next time either, so that the work would be done over and over: the attempt is the last.
+    """
+    return Outcome("failed", error=f"the outcome {outcome.status!r} was refused: {why}", retryable=False)
+
+
 def checked_result(result: object) -> tuple[object, str | None]:
-    """A result that can be sent, and why the given one could not be."""
+    """A result that can be sent, and why the given one could not be: then the work is done all the same."""
     try:
-        size = len(to_json(result))
-    except (TypeError, ValueError) as error:
-        return None, str(error)
-    if size > limits.RESULT_BYTES_MAX:
-        return None, f"it has {size} bytes; at most {limits.RESULT_BYTES_MAX} are kept"
+        to_small_json(result)
+    except Exception as error:  # also those of a model that does not let itself be written
+        return None, told(error)
     return result, None
+
+
+def told(error: BaseException) -> str:
+    """The beginning of what an exception says, fit to be logged and sent, even if it cannot say it."""
+    try:
+        return cut_text(str(error), limits.ERROR_BYTES_MAX)
+    except Exception:
+        return "an exception that cannot be shown"
 
 
 def outcome_of(error: BaseException) -> Outcome:
     """What an exception of a handler means."""
-    reason = str(error)
+    reason = told(error)
     match error:
         case Retry():
             return Outcome("failed", error=reason or "the handler asked for another try", retry_after_s=error.after_s)

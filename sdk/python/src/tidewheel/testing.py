@@ -206,7 +206,7 @@ def made_up_job(payload: Json = None, *, type: str = "test", timeout: Duration =
 class _Deaf:
     """Stands for a server that keeps every lease."""
 
-    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any) -> None:
+    async def heartbeat(self, job: TakenJob, extend_s: float, progress: Any, timeout_s: float) -> None:
         """Hears nothing."""
 
     async def outcome(self, job: TakenJob, outcome: Outcome) -> None:

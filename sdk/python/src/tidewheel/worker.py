@@ -2,7 +2,7 @@
 
 One task per queue asks the server for jobs (a long poll) while there is room. What is taken waits in line for a free
 place if several queues answer at once, kept alive by heartbeats like what runs. Told to stop, the worker asks no more,
-hands back what has not started, and gives what runs until a deadline.
+hands back what has not started or is still on its way, and gives what runs until a deadline.
 """
 
 from __future__ import annotations
@@ -146,7 +146,10 @@ class Worker:
             finally:
                 # Also when the server refuses the worker: what runs is not to blame.
                 self._stop.set()
-                await self._crew.drain(self._drain_s)
+                await asyncio.gather(
+                    self._crew.drain(self._drain_s),
+                    *(taker.hand_back_open(self._drain_s) for taker in takers),
+                )
         finally:
             for number in heard:
                 asyncio.get_running_loop().remove_signal_handler(number)
@@ -240,19 +243,25 @@ class _Crew:
             self._start()
             self._changed.set()
 
+    async def hand_back(self, jobs: list[HeldAttempt], deadline_s: float) -> None:
+        """Lets other workers have jobs that have not started."""
+        if not jobs:
+            return
+        _LOG.info("handing back %d jobs that have not started", len(jobs))
+        # A server that is gone must not hold the worker up: then the leases tell.
+        telling = {asyncio.create_task(held.tell(HANDED_BACK)) for held in jobs}
+        _, untold = await asyncio.wait(telling, timeout=max(deadline_s, limits.CANCEL_GRACE_S))
+        for task in untold:
+            task.cancel()
+        await asyncio.gather(*untold, return_exceptions=True)
+        for held in jobs:
+            await held.let_go()
+
     async def drain(self, deadline_s: float) -> None:
         """Hands back what has not started, and waits for what runs; at the deadline, interrupts it."""
         waiting = list(self._line)
         self._line.clear()
-        if waiting:
-            _LOG.info("handing back %d jobs that have not started", len(waiting))
-            # A server that is gone must not hold the worker up: then the leases tell.
-            telling = {asyncio.create_task(held.tell(HANDED_BACK)) for held in waiting}
-            _, untold = await asyncio.wait(telling, timeout=max(deadline_s, limits.CANCEL_GRACE_S))
-            for task in untold:
-                task.cancel()
-        for held in waiting:
-            await held.let_go()
+        await self.hand_back(waiting, deadline_s)
         if not self._running:
             return
         _LOG.info("waiting up to %g s for %d jobs that run", deadline_s, len(self._running))
@@ -300,6 +309,7 @@ class _Taker:
         self._crew = crew
         self._takers_count = takers_count
         self._reporter = HttpReporter(transport)
+        self._open: asyncio.Task[list[HeldAttempt]] | None = None
 
     async def run(self, burst: bool) -> None:
         """Takes jobs while there is room; in a burst, until there are no more."""
@@ -307,9 +317,10 @@ class _Taker:
         while True:
             while self._crew.free <= 0:
                 await self._crew.change()
-            taken_at = monotonic()
             try:
-                jobs = await self._take()
+                # This task is cancelled when the worker stops; the request is not: what it brings is to be handed back.
+                self._open = asyncio.create_task(self._take())
+                jobs = await asyncio.shield(self._open)
             except TidewheelError as error:
                 if isinstance(error, (Unauthorized, Invalid)):
                     raise
@@ -322,14 +333,34 @@ class _Taker:
             if waits is not None:
                 _LOG.info("queue %s: the server answers again", self._queue)
                 waits = None
-            for job in jobs:
-                self._crew.add(HeldAttempt(job, self._worker, self._reporter, self._lease_s, taken_at))
+            self._open = None
+            for held in jobs:
+                self._crew.add(held)
             if burst and not jobs:
                 if self._crew.is_idle:
                     return
                 await self._crew.change()
 
-    async def _take(self) -> list[TakenJob]:
+    async def hand_back_open(self, deadline_s: float) -> None:
+        """Hands back what the request that is open brings; it is given up after a moment."""
+        request = self._open
+        if request is None:
+            return
+        # Given up while its answer is on the way, it would leave jobs to their leases. On a busy queue the answer comes
+        # within the moment; on any other hardly ever at its very end.
+        hurry = asyncio.create_task(self._crew.hurry.wait())
+        moment_s = min(limits.STOP_TAKE_S, deadline_s)
+        try:
+            await asyncio.wait({request, hurry}, timeout=moment_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
+            request.cancel()
+        [brought] = await asyncio.gather(request, return_exceptions=True)
+        self._open = None
+        if not isinstance(brought, BaseException):
+            await self._crew.hand_back(brought, deadline_s)
+
+    async def _take(self) -> list[HeldAttempt]:
         # Several queues share the places: each asks for its part, so that what comes at once nearly fits.
         share = -(-self._crew.free // self._takers_count)
         wish = {
@@ -340,8 +371,10 @@ class _Taker:
         }
         path = f"/v1/queues/{quote(self._queue, safe='')}/take"
         call = Call("POST", path, body=to_json(wish), timeout_s=self._wait_s + limits.TAKE_MARGIN_S)
+        asked_at = monotonic()
         answer = await self._transport.once(call)
         try:
-            return [TakenJob.from_wire(item) for item in answer.body["jobs"]]
+            jobs = [TakenJob.from_wire(item) for item in answer.body["jobs"]]
         except (KeyError, TypeError, ValueError) as error:
             raise TidewheelError(f"the server's answer cannot be read: {error}") from error
+        return [HeldAttempt(job, self._worker, self._reporter, self._lease_s, asked_at) for job in jobs]
