@@ -3,8 +3,9 @@ import type { Context } from "./context.js";
 import { durationMs, type Duration } from "./duration.js";
 import { parsed, type Registration } from "./handler.js";
 import type { TakenJob } from "./job.js";
-import { ERROR_CHARS_MAX, JOB_TIMEOUT_MS_DEFAULT, TIMER_MS_MAX } from "./limits.js";
+import { JOB_TIMEOUT_MS_DEFAULT, TIMER_MS_MAX } from "./limits.js";
 import { Cancelled, Draining, Fail, LeaseLost, Retry, Snooze, TimedOut } from "./outcomes.js";
+import { errorText } from "./texts.js";
 
 /** How an attempt ended, as it is reported. */
 export type Outcome =
@@ -90,12 +91,20 @@ function afterError(error: unknown, classify: Classify | undefined): Outcome {
     const after = error.after === undefined ? {} : { retryAfter: error.after };
     return { status: "failed", error: describe(error), retryable: true, ...after };
   }
-  return { status: "failed", error: describe(error), retryable: classify?.(error) !== "fail" };
+  return { status: "failed", error: describe(error), retryable: isRetryable(error, classify) };
+}
+
+function isRetryable(error: unknown, classify: Classify | undefined): boolean {
+  try {
+    return classify?.(error) !== "fail";
+  } catch {
+    // It was not ready for this one: the job's policy decides.
+    return true;
+  }
 }
 
 /** The error as the job's record shows it: our own by their message, others with their name. */
 function describe(error: unknown): string {
   const own = [Retry, Fail, Cancelled, TimedOut].some((kind) => error instanceof kind);
-  const text = error instanceof Error ? (own ? error.message : `${error.name}: ${error.message}`) : String(error);
-  return text.slice(0, ERROR_CHARS_MAX);
+  return errorText(error, !own);
 }

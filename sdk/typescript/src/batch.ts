@@ -35,6 +35,8 @@ export async function* chunks(jobs: Iterable<NewJob> | AsyncIterable<NewJob>): A
 export interface ChunkOptions {
   partial?: boolean | undefined;
   signal?: AbortSignal | undefined;
+  /** How long to go on trying; by default as long as the client does. */
+  patienceMs?: number;
   /** How many jobs of the same call were sent before. */
   offset: number;
 }
@@ -52,6 +54,7 @@ export async function sendChunk(
       query: { partial: options.partial ? "true" : undefined },
       body: jobs,
       signal: options.signal,
+      ...(options.patienceMs === undefined ? {} : { patienceMs: options.patienceMs }),
       paced: true,
     });
     return await withoutShed(transport, jobs, answer.jobs, options);

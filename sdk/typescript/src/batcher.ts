@@ -1,8 +1,9 @@
 /** Submissions from many places, sent together. */
 import { randomUUID } from "node:crypto";
+import { performance } from "node:perf_hooks";
 import { jobBytes, sendChunk } from "./batch.js";
 import type { Client } from "./client.js";
-import { refusal, TidewheelError } from "./errors.js";
+import { ApiError, refusal, TidewheelError } from "./errors.js";
 import type { BatchedJob, NewJob } from "./job.js";
 import { BATCH_BYTES_MAX, BATCH_COUNT_MAX, BATCH_LINGER_MS, BATCH_PENDING_COUNT_MAX } from "./limits.js";
 
@@ -25,7 +26,8 @@ interface Waiting {
 
 /**
  * Gathers submissions of the whole process into batches. Each `submit` resolves when its own job is stored, and fails
- * alone: a faulty job does not take its neighbours with it. While the server is slow, batches grow; past `maxPending`
+ * alone: a faulty job does not take its neighbours with it, and a batch of more jobs than may ever wait of the tenant is
+ * sent in parts. While the server is slow, batches grow; past `maxPending`
  * jobs, `submit` waits before it takes more in.
  *
  * @example
@@ -124,10 +126,13 @@ export class Batcher {
     for (const wake of room) wake();
   }
 
-  async #send(batch: Waiting[]): Promise<void> {
+  /** Sends a batch, in halves if it is larger than the tenant's limit: it was gathered here, nobody asked for its size. */
+  async #send(batch: Waiting[], deadline = performance.now() + this.#client.transport.patienceMs): Promise<void> {
     try {
       const jobs = batch.map(({ job }) => job);
-      const answers = await sendChunk(this.#client.transport, jobs, { partial: true, offset: 0 });
+      // All parts of a batch share its patience. Each is tried once, however late it is.
+      const patienceMs = Math.max(0, deadline - performance.now());
+      const answers = await sendChunk(this.#client.transport, jobs, { partial: true, offset: 0, patienceMs });
       batch.forEach((waiting, place) => {
         const answer = answers[place];
         if (answer === undefined) waiting.reject(new TidewheelError("the server did not answer for the job"));
@@ -135,6 +140,12 @@ export class Batcher {
         else waiting.resolve(answer);
       });
     } catch (error) {
+      if (batch.length > 1 && error instanceof ApiError && error.code === "batch_over_limit") {
+        const middle = Math.ceil(batch.length / 2);
+        await this.#send(batch.slice(0, middle), deadline);
+        await this.#send(batch.slice(middle), deadline);
+        return;
+      }
       for (const waiting of batch) waiting.reject(error);
     }
   }

@@ -30,6 +30,8 @@ export class Lease {
   #timer: NodeJS.Timeout | undefined;
   #end: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
+  /** When the last heartbeat was sent, or the job taken. */
+  #beatAt: number;
   #progress: { value: unknown } | undefined;
   /** Why the last progress was refused. */
   #fault: Error | undefined;
@@ -38,6 +40,7 @@ export class Lease {
   constructor(options: LeaseOptions) {
     this.#options = options;
     this.#path = `/jobs/${options.job.id}/heartbeat`;
+    this.#beatAt = options.takenAt;
     this.#heldFrom(options.takenAt);
     this.#schedule();
   }
@@ -79,7 +82,9 @@ export class Lease {
   #schedule(): void {
     if (this.#over) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#beat(), this.#options.leaseMs / HEARTBEATS_PER_LEASE);
+    // From when the last one was sent: counted from its end, one that is not answered would take the next one's time too.
+    const dueAt = this.#beatAt + this.#options.leaseMs / HEARTBEATS_PER_LEASE;
+    this.#timer = setTimeout(() => void this.#beat(), Math.max(0, dueAt - performance.now()));
   }
 
   #beat(): Promise<void> {
@@ -93,6 +98,7 @@ export class Lease {
   async #send(): Promise<void> {
     const { transport, job, leaseMs } = this.#options;
     const sentAt = performance.now();
+    this.#beatAt = sentAt;
     const progress = this.#progress;
     this.#progress = undefined;
     try {

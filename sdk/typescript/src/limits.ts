@@ -34,6 +34,15 @@ export const TAKE_WAIT_MS_MAX = 60_000;
 export const TAKE_COUNT_MAX = 1_000;
 /** Handlers running at a time, unless told otherwise. */
 export const CONCURRENCY_DEFAULT = 10;
+/**
+ * How long requests for jobs stay open once a drain began, in turns: jobs may be on their way. Turns, because a process
+ * that was busy for as long has not looked yet at what came.
+ */
+export const LAST_TAKE_TURNS_COUNT = 10;
+/** One of them. */
+export const LAST_TAKE_TURN_MS = 100;
+/** How long the rest of an answer that has begun to come may take then. */
+export const LAST_TAKE_REST_MS = 5_000;
 /** How long running handlers may take to end once a drain began. */
 export const DRAIN_MS_DEFAULT = 30_000;
 /** How long handlers get to react to the abort when that time is over. */
@@ -41,8 +50,10 @@ export const DRAIN_GRACE_MS = 1_000;
 /** How long the server then has to take their jobs back. */
 export const DRAIN_REPORT_MS_MAX = 10_000;
 
-/** Text of an error that is sent. */
-export const ERROR_CHARS_MAX = 2_000;
+/** Text that the server keeps of an error, in UTF-8. */
+export const EXCERPT_BYTES_MAX = 2_048;
+/** Result that it keeps, as JSON. */
+export const RESULT_BYTES_MAX = 8_192;
 /** Jobs that are made up without a timeout have this one, as on the server. */
 export const JOB_TIMEOUT_MS_DEFAULT = 30_000;
 /** The longest a Node timer can wait. */

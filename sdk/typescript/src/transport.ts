@@ -32,6 +32,8 @@ export interface Call {
   body?: unknown;
   headers?: Record<string, string | undefined>;
   signal?: AbortSignal | undefined;
+  /** When the signal comes while the answer does: how long the rest of that may take. By default it is not waited for. */
+  restMs?: number;
   timeoutMs?: number;
   patienceMs?: number;
   /** Waits with all others like it when one of them was told to slow down. */
@@ -43,9 +45,10 @@ const PASSING = new Set([408, 429, 502, 503, 504]);
 /** @internal */
 export class Transport {
   readonly url: string;
+  /** How long a call goes on trying unless it says otherwise. */
+  readonly patienceMs: number;
   readonly #headers: Record<string, string>;
   readonly #timeoutMs: number;
-  readonly #patienceMs: number;
   readonly #fetch: Exchange;
   #notBefore = 0;
 
@@ -59,7 +62,7 @@ export class Transport {
       ...(tenant ? { "tidewheel-tenant": tenant } : {}),
     };
     this.#timeoutMs = options.timeoutMs ?? REQUEST_TIMEOUT_MS;
-    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+    this.patienceMs = options.patienceMs ?? PATIENCE_MS;
     this.#fetch = options.fetch ?? exchangeByFiles(options.tls) ?? fetch;
   }
 
@@ -67,7 +70,7 @@ export class Transport {
   async send<T>(call: Call): Promise<T> {
     // Outside of the tries: what is no JSON will not become so.
     const body = call.body === undefined ? undefined : JSON.stringify(toWire(call.body));
-    const deadline = performance.now() + (call.patienceMs ?? this.#patienceMs);
+    const deadline = performance.now() + (call.patienceMs ?? this.patienceMs);
     for (let tries = 0; ; tries += 1) {
       if (call.paced) await this.#pace(deadline, call.signal);
       const result = await this.#exchange(call, body);
@@ -90,8 +93,14 @@ export class Transport {
     call.signal?.throwIfAborted();
     // A controller of its own for each exchange: joining a long-lived signal anew each time would pile up on it.
     const control = new AbortController();
-    const abort = () => {
+    let answering = false;
+    let rest: NodeJS.Timeout | undefined;
+    const giveUp = () => {
       control.abort(call.signal?.reason);
+    };
+    const abort = () => {
+      if (answering && call.restMs !== undefined) rest = setTimeout(giveUp, call.restMs);
+      else giveUp();
     };
     call.signal?.addEventListener("abort", abort, { once: true });
     const timeoutMs = call.timeoutMs ?? this.#timeoutMs;
@@ -105,12 +114,14 @@ export class Transport {
         signal: control.signal,
         ...(body === undefined ? {} : { body }),
       });
+      answering = true;
       return read(response, await response.text());
     } catch (error) {
       if (call.signal?.aborted) throw call.signal.reason;
       return this.#unanswered(error);
     } finally {
       clearTimeout(timer);
+      clearTimeout(rest);
       call.signal?.removeEventListener("abort", abort);
     }
   }

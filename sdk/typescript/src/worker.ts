@@ -14,6 +14,9 @@ import {
   DRAIN_GRACE_MS,
   DRAIN_MS_DEFAULT,
   DRAIN_REPORT_MS_MAX,
+  LAST_TAKE_REST_MS,
+  LAST_TAKE_TURN_MS,
+  LAST_TAKE_TURNS_COUNT,
   LEASE_MS_DEFAULT,
   LEASE_MS_MIN,
   REQUEST_TIMEOUT_MS,
@@ -23,6 +26,7 @@ import {
 } from "./limits.js";
 import { Draining } from "./outcomes.js";
 import { backoffMs, pause } from "./pause.js";
+import { handBack, report, type Reported } from "./report.js";
 
 /** What a worker tells while it runs. */
 export type WorkerEvent =
@@ -90,7 +94,10 @@ export class Worker {
   readonly #registrations = new Map<string, Registration>();
   readonly #waiting: Held[] = [];
   readonly #running = new Map<Held, { reported: Promise<void>; ended: Promise<void> }>();
+  /** Aborted when the worker stops, with why: `Draining`, or the error that ends it. */
   readonly #stop = new AbortController();
+  /** Aborted when requests for jobs that are still open then are given up. */
+  readonly #takes = new AbortController();
   #room: (() => void)[] = [];
   #run: Promise<void> | undefined;
 
@@ -142,8 +149,8 @@ export class Worker {
   }
 
   /**
-   * Takes no more jobs, hands back those that have not started, and waits for handlers to end. Those that have not
-   * ended within `drainTimeout` are aborted, and their jobs handed back.
+   * Takes no more jobs, hands back those that have not started or are on their way, and waits for handlers to end. Those
+   * that have not ended within `drainTimeout` are aborted, and their jobs handed back.
    */
   async drain(): Promise<void> {
     this.#stop.abort(new Draining("the worker stops"));
@@ -157,12 +164,29 @@ export class Worker {
     const listening = this.#options.signals ?? true;
     if (listening) for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, stop);
     try {
-      const loops = await Promise.allSettled(this.#queues.map((queue) => this.#takeFrom(queue)));
-      await this.#finish();
-      for (const loop of loops) if (loop.status === "rejected") throw loop.reason;
+      const loops = this.#queues.map((queue) => this.#takeFrom(queue).catch((error: unknown) => { this.#stop.abort(error); }));
+      const taking = Promise.all(loops).then(() => { this.#takes.abort(); });
+      await this.#stopped();
+      await Promise.all([this.#finish(taking), this.#endTakes().catch(() => undefined)]);
+      if (!(this.#stop.signal.reason instanceof Draining)) throw this.#stop.signal.reason;
     } finally {
       if (listening) for (const signal of ["SIGTERM", "SIGINT"] as const) process.off(signal, stop);
     }
+  }
+
+  async #stopped(): Promise<void> {
+    const { signal } = this.#stop;
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => { signal.addEventListener("abort", () => { resolve(); }, { once: true }); });
+  }
+
+  /**
+   * Gives up requests for jobs, after a while: the server may have given them jobs that are on their way here, and given
+   * up at once, those would lie until their leases are over.
+   */
+  async #endTakes(): Promise<void> {
+    for (let turn = 0; turn < LAST_TAKE_TURNS_COUNT; turn += 1) await pause(LAST_TAKE_TURN_MS, this.#takes.signal);
+    this.#takes.abort(new Draining("the worker stops"));
   }
 
   /** Takes jobs from one queue until the worker stops. */
@@ -176,14 +200,15 @@ export class Worker {
         const share = Math.ceil((this.#concurrency - this.#held) / this.#queues.length);
         const jobs = await this.#take(queue, Math.max(1, Math.min(share, TAKE_COUNT_MAX)));
         failures = 0;
+        // The lease runs from the grant, which a long poll may have waited for: not from when it was asked for.
         const takenAt = performance.now();
-        for (const job of jobs) this.#accept(job, takenAt);
+        if (this.#isStopping()) await Promise.all(jobs.map((job) => this.#handBack(job)));
+        else for (const job of jobs) this.#accept(job, takenAt);
       } catch (error) {
         if (this.#isStopping()) return;
         this.#tell({ kind: "trouble", error });
         if (error instanceof InvalidRequestError) {
           // A queue's name that is not valid will not become so.
-          this.#stop.abort(new Draining("the worker stops"));
           throw error;
         }
         failures += 1;
@@ -201,7 +226,8 @@ export class Worker {
       timeoutMs: this.#waitMs + REQUEST_TIMEOUT_MS,
       // The loop above repeats it: one answer that got lost must not hold the room for long.
       patienceMs: 0,
-      signal: this.#stop.signal,
+      signal: this.#takes.signal,
+      restMs: LAST_TAKE_REST_MS,
     });
     return answer.jobs;
   }
@@ -252,9 +278,9 @@ export class Worker {
         this.#tell({ kind: "lost", job, reason: control.signal.reason });
         return;
       }
-      await this.#send(job, outcome);
-      const back = control.signal.reason instanceof Draining && outcome.status === "snoozed";
-      this.#tell(back ? { kind: "handed_back", job } : { kind: "reported", job, outcome });
+      const reported = await report(this.#reported(job), outcome);
+      const back = control.signal.reason instanceof Draining && reported.status === "snoozed";
+      this.#tell(back ? { kind: "handed_back", job } : { kind: "reported", job, outcome: reported });
     } catch (error) {
       if (error instanceof StaleTokenError && outcome !== undefined) this.#tell({ kind: "stale", job, outcome });
       else this.#tell({ kind: "trouble", error, job });
@@ -263,41 +289,38 @@ export class Worker {
     }
   }
 
-  async #send(job: TakenJob, outcome: Outcome): Promise<void> {
-    const path = `/jobs/${job.id}/outcome`;
-    const report = (body: object) =>
-      this.#client.transport.send({ method: "POST", path, body: { token: job.token, ...body }, patienceMs: 2 * this.#leaseMs });
-    try {
-      await report(outcome);
-    } catch (error) {
-      if (!(error instanceof InvalidRequestError || error instanceof TypeError)) throw error;
-      // Such as a result that is too large or no JSON: the attempt must end all the same, and would end so each time.
-      await report({ status: "failed", error: `the outcome cannot be reported: ${error.message}`, retryable: false });
-    }
+  #reported(job: TakenJob): Reported {
+    return { transport: this.#client.transport, job, patienceMs: 2 * this.#leaseMs };
   }
 
-  /** After the last take: hands back what has not started, waits for what runs, and hands back what does not end. */
-  async #finish(): Promise<void> {
-    const back = this.#waiting.splice(0).map((held) => this.#handBack(held));
+  /**
+   * Hands back what has not started, waits for what runs and for what the last takes bring, and hands back what does not
+   * end.
+   */
+  async #finish(taking: Promise<void>): Promise<void> {
+    const back = this.#waiting.splice(0).map(({ job, lease }) => {
+      lease.end();
+      return this.#handBack(job);
+    });
     const running = [...this.#running.values()];
-    const all = Promise.all([...running.map(({ ended }) => ended), ...back]);
+    const all = Promise.all([taking, ...back, ...running.map(({ ended }) => ended)]);
     const over = new AbortController();
     const timeout = async () => {
       await pause(durationMs(this.#options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT)), over.signal);
       for (const held of this.#running.keys()) held.control.abort(new Draining("the worker stops"));
-      const reported = Promise.all(running.map(({ reported }) => reported));
+      const reported = Promise.all([taking, ...back, ...running.map(({ reported }) => reported)]);
       // Handlers get a moment to tidy up, and the server a longer one to hear that their jobs are handed back.
       await Promise.all([pause(DRAIN_GRACE_MS, over.signal), Promise.race([reported, pause(DRAIN_REPORT_MS_MAX, over.signal)])]);
     };
     await Promise.race([all, timeout().catch(() => undefined)]);
     over.abort();
+    this.#takes.abort();
     for (const held of this.#running.keys()) held.lease.end();
   }
 
-  async #handBack({ job, lease }: Held): Promise<void> {
-    lease.end();
+  async #handBack(job: TakenJob): Promise<void> {
     try {
-      await this.#send(job, { status: "snoozed", retryAfter: 0 });
+      await handBack(this.#reported(job));
       this.#tell({ kind: "handed_back", job });
     } catch (error) {
       // Its lease runs out, and another worker gets it.

@@ -22,8 +22,8 @@ export interface Stub {
   close: () => Promise<void>;
 }
 
-/** Starts one; `answer` gets the request and how many came before. */
-export async function stub(answer: (asked: Asked, before: number) => Answer): Promise<Stub> {
+/** Starts one; `answer` gets the request and how many came before, and may take its time. */
+export async function stub(answer: (asked: Asked, before: number) => Answer | Promise<Answer>): Promise<Stub> {
   const asked: Asked[] = [];
   const read = async (request: IncomingMessage): Promise<Asked> => {
     const body = await text(request);
@@ -37,9 +37,10 @@ export async function stub(answer: (asked: Asked, before: number) => Answer): Pr
     };
   };
   const server = createServer((request, response) => {
-    void read(request).then((one) => {
-      const result = answer(one, asked.length);
+    void read(request).then(async (one) => {
+      const given = answer(one, asked.length);
       asked.push(one);
+      const result = await given;
       if (result === "drop") {
         request.socket.destroy();
         return;

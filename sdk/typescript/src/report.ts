@@ -1,0 +1,74 @@
+/** Telling the server how an attempt ended, in a form that it takes. */
+import type { Outcome } from "./attempt.js";
+import { ApiError, TidewheelError } from "./errors.js";
+import type { TakenJob } from "./job.js";
+import { RESULT_BYTES_MAX } from "./limits.js";
+import { errorText, excerpt } from "./texts.js";
+import type { Transport } from "./transport.js";
+
+/** Refusals that are not of what was said: of who says it, of an attempt that is over, of a server that is busy. */
+const OTHER_REFUSALS = new Set([401, 404, 408, 409, 429]);
+
+/** @internal */
+export interface Reported {
+  transport: Transport;
+  job: TakenJob;
+  /** How long to go on trying. */
+  patienceMs: number;
+}
+
+/**
+ * Reports an outcome. One that the server would never take ends the attempt all the same, as a failure that says why:
+ * left unsaid, the work would be done again, and come to the same end each time.
+ *
+ * @returns What was reported.
+ * @internal
+ */
+export async function report(to: Reported, outcome: Outcome): Promise<Outcome> {
+  const fault = faultOf(outcome);
+  if (fault !== undefined) return send(to, unreportable(fault));
+  try {
+    return await send(to, outcome);
+  } catch (error) {
+    if (!isForWhatWasSaid(error)) throw error;
+    return send(to, unreportable(errorText(error, false)));
+  }
+}
+
+/**
+ * Gives a job back that has not started: it is ready at once, for others.
+ *
+ * @internal
+ */
+export async function handBack(to: Reported): Promise<void> {
+  // Not by `report`: a job that nobody has tried must not fail.
+  await send(to, { status: "snoozed", retryAfter: 0 });
+}
+
+async function send({ transport, job, patienceMs }: Reported, outcome: Outcome): Promise<Outcome> {
+  await transport.send({ method: "POST", path: `/jobs/${job.id}/outcome`, body: { token: job.token, ...outcome }, patienceMs });
+  return outcome;
+}
+
+/** What is wrong with an outcome that need not be sent to know it. */
+function faultOf(outcome: Outcome): string | undefined {
+  if (outcome.status !== "succeeded") return undefined;
+  try {
+    const text = JSON.stringify(outcome.result) as string | undefined;
+    const bytes = text === undefined ? 0 : Buffer.byteLength(text);
+    return bytes > RESULT_BYTES_MAX ? `the result has ${bytes} bytes; at most ${RESULT_BYTES_MAX} are kept` : undefined;
+  } catch (error) {
+    // No JSON, or nested too deep to become one; or its own `toJSON` threw, which may be anything.
+    return errorText(error, false);
+  }
+}
+
+function isForWhatWasSaid(error: unknown): boolean {
+  // What is not an error of this package comes from a result that could not be made into JSON.
+  if (!(error instanceof ApiError)) return !(error instanceof TidewheelError);
+  return error.status >= 400 && error.status < 500 && !OTHER_REFUSALS.has(error.status);
+}
+
+function unreportable(why: string): Outcome {
+  return { status: "failed", error: excerpt(`the outcome cannot be reported: ${why}`), retryable: false };
+}
