@@ -54,6 +54,9 @@ fn keeper() -> (Stub, Kept) {
 fn answer(request: &Request, kept: &mut BTreeMap<String, Value>) -> Answer {
     let (method, path) = request.line.split_once(' ').unwrap();
     let path = path.split('?').next().unwrap();
+    if path == "/v1/types" {
+        return Answer::new(200, r#"{"items":[],"next_cursor":null}"#);
+    }
     match (method, path.strip_prefix("/v1/schedules").unwrap()) {
         ("GET", "") => {
             assert!(request.line.contains("payload=true"), "without it, every payload would look changed");
@@ -68,7 +71,10 @@ fn answer(request: &Request, kept: &mut BTreeMap<String, Value>) -> Answer {
             Answer::new(422, r#"{"title":"Unknown zone","code":"invalid_timezone"}"#)
         }
         ("POST", "/preview") => Answer::new(200, FIRES),
-        ("GET", path) if path.ends_with("/next") => Answer::new(200, FIRES),
+        ("GET", path) if path.ends_with("/next") => {
+            let name = path.strip_prefix("/sch_").unwrap().strip_suffix("/next").unwrap();
+            Answer::new(200, if kept[name]["paused"] == true { r#"{"fires":[]}"# } else { FIRES })
+        }
         ("PUT", path) => {
             let name = path.strip_prefix("/by-name/").unwrap();
             let mut shown = json!({
@@ -164,6 +170,42 @@ fn changes_are_told_field_by_field_and_deletion_is_asked_for() {
     assert_eq!(applied.code, Some(0), "{}", applied.stderr);
     assert!(applied.stdout.ends_with("0 created, 1 changed, 1 deleted, 0 unchanged\n"), "{}", applied.stdout);
     assert_eq!(kept.lock().unwrap().keys().collect::<Vec<_>>(), ["morning"]);
+}
+
+#[test]
+fn a_plan_says_what_a_pause_does() {
+    let (stub, _kept) = keeper();
+    let plan = |file: &str| {
+        let ended = tidewheel(&stub, &["schedule", "plan", "-"], file);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        ended.stdout
+    };
+    let file = |more: &str| format!("schedules:\n  - {{name: often, every: 300, queue: q{more}}}\n");
+    let (paused, fires) = ("none, it is paused\n", "2027-01-01T09:00:00.000Z, 2027-01-02T09:00:00.000Z\n");
+    let expect =
+        |said: &str, wanted: &str| assert!(said.starts_with(wanted), "{wanted:?} does not begin:\n{said}");
+    expect(&plan(&file(", paused: true")), &format!("+ often\n    next: {paused}"));
+    tidewheel(&stub, &["schedule", "apply", "-"], &file(""));
+    let said = plan(&file(", paused: true"));
+    expect(
+        &said,
+        &format!("~ often\n    paused: (default) -> true\n    next before: {fires}    next after:  {paused}"),
+    );
+    tidewheel(&stub, &["schedule", "apply", "-"], &file(", paused: true"));
+    // Nobody says that it goes on.
+    let said = plan(&file(", window: 5m"));
+    expect(
+        &said,
+        &format!(
+            "~ often\n    window: (default) -> \"5m\"\n    next before: {paused}    next after:  {paused}"
+        ),
+    );
+    let said = plan(&file(", paused: false"));
+    expect(
+        &said,
+        &format!("~ often\n    paused: true -> (default)\n    next before: {paused}    next after:  {fires}"),
+    );
+    expect(&plan(&file(", paused: null")), "0 to create, 0 to change");
 }
 
 #[test]

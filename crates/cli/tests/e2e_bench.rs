@@ -68,7 +68,8 @@ fn servers_on_postgres_are_measured_and_nothing_is_left_behind() {
 fn two_servers_and_an_old_transaction_are_measured_on_postgres() {
     let postgres = start_postgres();
     postgres.ask("ALTER ROLE tidewheel SET synchronous_commit = off");
-    let output = bench(&postgres.url(), &[&TINY[..], &["nodes", "old-transaction"]].concat());
+    let wanted = ["nodes", "old-transaction", "--old-transaction-age", "3s"];
+    let output = bench(&postgres.url(), &[&TINY[..], &wanted].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         said.contains("synchronous_commit and fsync off"),
@@ -78,6 +79,8 @@ fn two_servers_and_an_old_transaction_are_measured_on_postgres() {
     must_be_above_zero(&figures, &["nodes.latency.p99", "nodes.latency.back.p99"], "value");
     let names = ["nodes.two.submit", "nodes.two.drain", "old_transaction.submit", "old_transaction.drain"];
     must_be_above_zero(&figures, &names, "ratio");
+    let age_s = figures["old_transaction.age"]["value"].as_f64().unwrap();
+    assert!(age_s >= 3.0, "measured beside a transaction of {age_s} s");
     assert_eq!(databases(&postgres), "");
 }
 
@@ -91,6 +94,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_done() {
         (vec!["bench", "--store", &nobody, "--url", "http://127.0.0.1:9"], "give one of them"),
         (vec!["bench", "--store", "mysql://h/db"], "PostgreSQL"),
         (vec!["bench", "--only", "nodes"], "--store"),
+        (vec!["bench", "--old-transaction-age", "61m"], "more than 60 minutes"),
     ] {
         let output = Command::new(TIDEWHEEL).args(&flags).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

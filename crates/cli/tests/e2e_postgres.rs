@@ -114,8 +114,8 @@ fn a_schema_of_another_program_is_refused() {
     };
     let (code, said) = migrate(&[]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("had schema 0, and has 3 now"), "{said}");
-    assert!(migrate(&[]).1.contains("has schema 3 already"));
+    assert!(said.contains("had schema 0, and has 4 now"), "{said}");
+    assert!(migrate(&[]).1.contains("has schema 4 already"));
     postgres.ask("INSERT INTO tidewheel.migrations (number, name) VALUES (99, 'of a newer program')");
     let serve = || {
         Command::new(TIDEWHEEL)
@@ -128,7 +128,7 @@ fn a_schema_of_another_program_is_refused() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("has schema 99") && said.contains("newer"), "{said}");
     assert!(migrate(&[]).1.contains("has schema 99"));
-    postgres.ask("UPDATE tidewheel.migrations SET number = 0 WHERE number = 3");
+    postgres.ask("UPDATE tidewheel.migrations SET number = 0 WHERE number = 4");
     postgres.ask("DELETE FROM tidewheel.migrations WHERE number = 99");
     postgres.ask("DROP SCHEMA tidewheel CASCADE");
     assert_eq!(migrate(&["--to", "1"]).0, Some(0));

@@ -31,6 +31,20 @@ const PREFIX: &str = "job_";
 /// Crockford's base 32: no I, L, O, U.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const DIGITS_COUNT: usize = 26;
+const NO_DIGIT: u8 = u8::MAX;
+/// What each byte is worth as a digit, in either case.
+#[expect(clippy::indexing_slicing, reason = "made by the compiler, which would not build it")]
+const VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0_u8;
+    while digit < 32 {
+        let byte = DIGITS[digit as usize];
+        values[byte as usize] = digit;
+        values[byte.to_ascii_lowercase() as usize] = digit;
+        digit += 1;
+    }
+    values
+};
 
 impl JobId {
     /// An id for a job first due at `run_at`, told apart from others of that instant by the low 80 bits of
@@ -123,12 +137,12 @@ impl FromStr for JobId {
 
 /// Writes the 26 digits of an id.
 pub(crate) fn write_digits(f: &mut fmt::Formatter<'_>, number: u128) -> fmt::Result {
-    for place in (0..DIGITS_COUNT).rev() {
+    let mut text = [b'0'; DIGITS_COUNT];
+    for (place, byte) in text.iter_mut().rev().enumerate() {
         let digit = usize::try_from((number >> (place * 5)) & 31).unwrap_or(0);
-        let byte = DIGITS.get(digit).copied().unwrap_or(b'0');
-        fmt::Write::write_char(f, char::from(byte))?;
+        *byte = DIGITS.get(digit).copied().unwrap_or(b'0');
     }
-    Ok(())
+    f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
 }
 
 /// Reads what [`write_digits`] wrote, in either case.
@@ -138,12 +152,12 @@ pub(crate) fn read_digits(digits: &str) -> Option<u128> {
     }
     let mut number: u128 = 0;
     for (place, byte) in digits.bytes().enumerate() {
-        let digit = DIGITS.iter().position(|d| *d == byte.to_ascii_uppercase())?;
+        let digit = VALUES.get(usize::from(byte)).copied().filter(|digit| *digit != NO_DIGIT)?;
         // 26 digits hold 130 bits; the two that do not fit must be zero.
         if place == 0 && digit > 7 {
             return None;
         }
-        number = (number << 5) | u128::try_from(digit).ok()?;
+        number = (number << 5) | u128::from(digit);
     }
     Some(number)
 }

@@ -208,6 +208,8 @@ pub const WORKER_BATCH_COUNT_MAX: usize = 10_000;
 pub const WORKER_UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Jobs in one message to a worker, but always at least one.
 pub const WORKER_JOBS_BYTES_MAX: usize = 1 << 20;
+/// Jobs in one answer to a worker that asks once, but always at least one; the rest is for its next call.
+pub const TAKE_BYTES_MAX: usize = 2 << 20;
 /// Batches of one worker that are being worked on or whose answers it has not read; beyond it nothing more is read.
 pub const WORKER_ANSWERS_COUNT_MAX: usize = 64;
 /// One gRPC message.
@@ -315,3 +317,4 @@ const _: () = assert!(2 * SHARD_RENEW_MS < SHARD_TRUST_MS && SHARD_TRUST_MS < SH
 const _: () = assert!(2 * WORKER_HEARTBEAT_MS < WORKER_DEAD_MS && WORKER_DEAD_MS < LEASE_MS_DEFAULT);
 const _: () =
     assert!(PAYLOAD_BYTES_MAX < WORKER_JOBS_BYTES_MAX && WORKER_JOBS_BYTES_MAX < GRPC_MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * TAKE_BYTES_MAX <= GRPC_MESSAGE_BYTES_MAX, "and there is room for the last one");

@@ -257,22 +257,38 @@ impl Cluster {
     /// When they do not in time.
     pub fn until_shared(&self) -> anyhow::Result<()> {
         let shared = clock::until(PATIENCE, || {
-            let answer = self.ask(0, "default", "GET", "/v1/cluster", None)?.json();
-            let nodes = answer.get("nodes")?.as_array()?;
-            let serving: Vec<u64> = nodes
-                .iter()
-                .filter(|node| node.get("state").and_then(Value::as_str) == Some("serving"))
-                .filter_map(|node| node.get("shards")?.as_u64())
-                .collect();
-            let total: u64 = serving.iter().sum();
-            let is_even =
-                serving.iter().all(|shards| *shards > 0) && Some(total) == answer.get("shards")?.as_u64();
+            let (serving, all) = self.shares(0)?;
+            let is_even = serving.iter().all(|shards| *shards > 0) && serving.iter().sum::<u64>() == all;
             (serving.len() == self.count() && is_even).then_some(())
         });
         let logs = || (0..self.count()).map(|node| tail(&self.log(node))).collect::<Vec<_>>().join("\n--\n");
         shared.with_context(|| format!("in their logs:\n{}", logs()))?;
         self.history.note(Event::Shared {});
         Ok(())
+    }
+
+    /// Waits until the others serve all shards, and take that node for gone.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub fn until_missed(&self, node: usize) -> anyhow::Result<()> {
+        let missed = clock::until(PATIENCE, || {
+            let (serving, all) = self.shares(node + 1)?;
+            (serving.len() + 1 == self.count() && serving.iter().sum::<u64>() == all).then_some(())
+        });
+        missed.with_context(|| format!("nobody takes over from node {node}"))
+    }
+
+    /// How many shards each serving node has, as one node sees it, and how many there are.
+    fn shares(&self, asked: usize) -> Option<(Vec<u64>, u64)> {
+        let answer = self.ask(asked, "default", "GET", "/v1/cluster", None)?.json();
+        let nodes = answer.get("nodes")?.as_array()?;
+        let serving = nodes
+            .iter()
+            .filter(|node| node.get("state").and_then(Value::as_str) == Some("serving"))
+            .filter_map(|node| node.get("shards")?.as_u64())
+            .collect();
+        Some((serving, answer.get("shards")?.as_u64()?))
     }
 
     /// One request to one node.

@@ -1,8 +1,10 @@
 //! What is broken: in waves, each of some kinds at once, on nodes chosen by the seed; the last wave has all kinds. A wave ends
-//! when everything in it is mended.
+//! when everything in it is mended. A run too short for pauses that outlast leases begins with one.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use tidewheel_core::limits::SHARD_LEASE_MS;
 
 use crate::clock;
 use crate::cluster::Cluster;
@@ -30,6 +32,8 @@ pub const KINDS: [Kind; 5] = [Kind::Kill, Kind::Pause, Kind::Partition, Kind::Da
 
 /// Steps of a clock, in seconds.
 const STEPS_S: [i64; 6] = [3_600, -3_600, 120, -120, 2, -2];
+/// A pause of so long outlasts every lease.
+const OUTLASTS: Duration = Duration::from_millis(SHARD_LEASE_MS.unsigned_abs() + 2_000);
 /// Between two waves.
 const BREATH: Duration = Duration::from_secs(2);
 
@@ -46,6 +50,9 @@ pub(crate) struct Nemesis {
 impl Nemesis {
     /// Breaks and mends for that long, and a little longer for the last wave.
     pub(crate) fn work(&self, length: Duration, kinds: &[Kind], mut dice: Dice) -> anyhow::Result<()> {
+        if kinds.contains(&Kind::Pause) && self.pause < OUTLASTS && self.cluster.count() > 1 {
+            self.outlast_leases(dice.below(self.cluster.count()))?;
+        }
         let began = clock::instant();
         while began.elapsed() + self.pause < length {
             let mut wave: Vec<Kind> = kinds.iter().copied().filter(|_| dice.percent(50)).collect();
@@ -56,6 +63,18 @@ impl Nemesis {
             clock::pause(BREATH);
         }
         self.wave(kinds, &mut dice)
+    }
+
+    /// Pauses a node until the others have all that was its own. Whoever wakes up from that still believes in leases that are
+    /// over, whatever it was about to do. Nothing else is broken meanwhile, so that somebody is there to take over.
+    fn outlast_leases(&self, node: usize) -> anyhow::Result<()> {
+        self.during("pause", &format!("node {node}"), || {
+            self.cluster.pause(node, true);
+            clock::pause(OUTLASTS);
+            let missed = self.cluster.until_missed(node);
+            self.cluster.pause(node, false);
+            missed
+        })
     }
 
     /// Each on a node of its own as far as there are so many.

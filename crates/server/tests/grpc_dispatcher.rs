@@ -5,6 +5,9 @@
 mod grpc_harness;
 mod http_harness;
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use grpc_harness::{Server, code};
 use serde_json::json;
 use tidewheel_api::proto::dispatcher::scheduler_dispatcher_client::SchedulerDispatcherClient;
@@ -128,6 +131,35 @@ async fn without_keys_a_client_that_names_no_tenant_serves_all() {
 }
 
 #[tokio::test]
+async fn an_answer_is_no_larger_than_clients_take_and_the_rest_is_for_the_next() {
+    const JOBS: usize = 200;
+    let server = Server::start(Config::default()).await;
+    let job = json!({"type": "t", "payload": "x".repeat(60_000)});
+    let mut ids = BTreeSet::new();
+    for _ in 0..JOBS {
+        ids.insert(server.api.submit(&job).await);
+    }
+    // As it comes, with a client's own bound of 4 MiB.
+    let mut client = Client::new(server.channel().await);
+    let claim =
+        || ClaimTriggersRequest { worker_id: "w1".into(), max_tasks: 1_000, lease_duration_seconds: 3_600 };
+    let (mut taken, mut largest) = (BTreeSet::new(), 0);
+    let all = async {
+        while taken.len() < JOBS {
+            let tasks = client.claim_triggers(claim()).await.unwrap().into_inner().tasks;
+            largest = largest.max(tasks.len());
+            taken.extend(tasks.into_iter().map(|task| task.job_id));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("not all came");
+    assert_eq!(taken, ids);
+    assert!((2..JOBS).contains(&largest), "{largest}");
+    for id in &ids {
+        assert_eq!(server.job(id).await["attempt"], 1);
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_meant_is_refused() {
     let server = Server::start(Config::default()).await;
     let mut client = Client::new(server.channel().await);
@@ -163,7 +195,7 @@ async fn health_tells_whether_the_server_takes_work() {
     assert_eq!(client.check(check("other")).await.unwrap_err().code(), Code::NotFound);
     let mut watched = client.watch(check("")).await.unwrap().into_inner();
     assert_eq!(watched.message().await.unwrap().unwrap().status, 1);
-    server.api.engine.drain(std::time::Duration::from_secs(5)).await;
+    server.api.engine.drain(Duration::from_secs(5)).await;
     assert_eq!(watched.message().await.unwrap().unwrap().status, 2);
 }
 

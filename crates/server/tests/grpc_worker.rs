@@ -293,6 +293,7 @@ async fn a_draining_worker_gets_no_more_and_may_finish() {
     let mut worker = server.worker(subscribe("q", 10)).await;
     server.submit("q", 1).await;
     let job = worker.job().await;
+    worker.started(&[&job]).await;
     worker.drain().await;
     worker.add_credits(5).await;
     server.workers_until(|workers| workers[0]["draining"] == true && workers[0]["credits"] == 0).await;

@@ -16,7 +16,7 @@ use http_harness::Api;
 use serde_json::{Value, json};
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
-use tidewheel_store::{Error, Layout};
+use tidewheel_store::{Error, Health, Layout};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -251,6 +251,41 @@ async fn a_store_that_fails_is_503_with_a_time_to_come_back() {
     let problem = api.post("/v1/jobs", &body).await.problem(500, "internal");
     assert!(!problem.to_string().contains("secret"));
     assert_eq!(count(&api).await, 0);
+}
+
+/// A store that says how it feels.
+struct Feeling(Mutex<Health>);
+
+impl Faults for Feeling {
+    fn before(&self, _: Call) -> Fault {
+        Fault::default()
+    }
+
+    fn health(&self) -> Health {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_store_takes_nothing_is_not_ready_and_says_why() {
+    let feeling = Arc::new(Feeling(Mutex::new(Health::Ready)));
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&feeling) as Arc<dyn Faults>);
+    let api = Api::over(Arc::new(store), HttpLimits::default()).await;
+    for (health, code) in [
+        (Health::Full("3 MiB are left".to_owned()), "store_full"),
+        (Health::ReadOnly("3 MiB are left".to_owned()), "store_read_only"),
+    ] {
+        *feeling.0.lock().unwrap() = health;
+        let answer = api.get("/readyz").await;
+        let problem = answer.problem(503, code);
+        assert!(problem["detail"].as_str().unwrap().contains("3 MiB are left"), "{problem}");
+        assert!(answer.header("retry-after").parse::<u32>().unwrap() > 0);
+        let metrics = api.get("/metrics").await;
+        assert!(String::from_utf8_lossy(&metrics.body).contains("tidewheel_store_writable 0"));
+        assert_eq!(api.get("/healthz").await.status, 200, "the process is up");
+        *feeling.0.lock().unwrap() = Health::Ready;
+        assert_eq!(api.get("/readyz").await.json(), json!({"status": "ready"}));
+    }
 }
 
 #[tokio::test]

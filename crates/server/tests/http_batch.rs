@@ -96,13 +96,42 @@ async fn one_bad_job_keeps_all_out_and_every_fault_is_told() {
         "[",
         "[{\"type\":\"t\"}",
         "[{\"type\":\"t\"},]",
-        "{\"jobs\":5}",
+        "{\"jobs\":",
         "[1]x",
         "{\"type\":\"t\"",
         "[\"\u{1}\"]",
     ] {
         let answer = api.call("POST", "/v1/jobs/batch", &[], body.to_owned()).await;
         answer.problem(400, "malformed_json");
+    }
+    assert_eq!(count(&api).await, 0);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_wrapper_is_told_by_name_however_it_arrives() {
+    let api = Api::new().await;
+    let one = job("a");
+    for (body, code, pointer) in [
+        (json!({"jobz": []}).to_string(), "unknown_field", "/jobz"),
+        (json!({"jobz": [one]}).to_string(), "unknown_field", "/jobz"),
+        (format!("{{\"jobs\": [{one}], \"note\": 1}}"), "unknown_field", "/note"),
+        (json!({"jobs": {}}).to_string(), "wrong_type", "/jobs"),
+        (json!({"jobs": null}).to_string(), "wrong_type", "/jobs"),
+        (json!({}).to_string(), "missing_field", "/jobs"),
+    ] {
+        for path in ["/v1/jobs/batch", "/v1/jobs/batch?partial=true"] {
+            for piece in 1..=body.len() {
+                let answer = api.call("POST", path, &[], Trickle::body(&body, piece)).await;
+                let problem = answer.problem(422, code);
+                assert_eq!(
+                    problem["errors"][0]["pointer"], pointer,
+                    "{body} in pieces of {piece}: {problem}"
+                );
+            }
+        }
+        let body = body.replace("jobs", "schedules");
+        let problem = api.call("POST", "/v1/schedules/batch", &[], body.clone()).await.problem(422, code);
+        assert_eq!(problem["errors"][0]["pointer"], pointer.replace("jobs", "schedules"), "{body}");
     }
     assert_eq!(count(&api).await, 0);
 }

@@ -1,16 +1,24 @@
 //! A store that does not keep up: the least urgent submissions are refused first, and everything is taken again later.
+//! Clients that do not read: what they leave unread is bounded.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod http_harness;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::Body;
+use axum::response::Response;
+use http::Request;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::Layout;
 use tidewheel_store::memory::{Call, Fault, Faults, MemoryStore};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tower_service::Service as _;
 
 use http_harness::Api;
 
@@ -125,4 +133,85 @@ async fn of_a_batch_that_is_answered_for_one_by_one_each_job_is_judged_by_its_ow
         assert_eq!(status.unwrap(), 201);
     }
     assert!(api.engine.metrics().render().contains("tidewheel_submissions_in_flight 0"));
+}
+
+/// A page of some 600 KB.
+const LARGE: &str = "/v1/jobs?payload=true";
+
+async fn with_a_large_page(limits: HttpLimits) -> Api {
+    let api = Api::with_limits(limits).await;
+    for _ in 0..10 {
+        api.submit(&json!({"type": "t", "delay": "1h", "payload": "x".repeat(60_000)})).await;
+    }
+    api
+}
+
+/// Asks, and reads nothing of the answer but its head.
+async fn ask(api: &Api, path: &str) -> Response {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    api.app.clone().call(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn large_answers_are_bounded_together() {
+    let limits =
+        HttpLimits { answers_bytes_max: 1_024 * 1_024, answer_progress_ms: 600_000, ..HttpLimits::default() };
+    let api = with_a_large_page(limits).await;
+    let unread = ask(&api, LARGE).await;
+    assert_eq!(unread.status(), 200);
+    let length = unread.body().size_hint().exact().unwrap();
+    assert!((600_000..700_000).contains(&length), "{length}");
+    for _ in 0..3 {
+        let refused = api.get(LARGE).await;
+        refused.problem(503, "overloaded");
+        assert_eq!(refused.header("retry-after"), "1");
+    }
+    // What is small, and what is done, is not held up.
+    assert_eq!(api.get("/v1/jobs?payload=true&limit=1").await.status, 200);
+    assert_eq!(api.get("/v1/jobs").await.status, 200);
+    api.submit(&json!({"type": "t", "delay": "1h"})).await;
+
+    let whole = unread.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(whole.len() as u64, length, "all of it, piece by piece");
+    let page: Value = serde_json::from_slice(&whole).unwrap();
+    assert_eq!(page["items"].as_array().unwrap().len(), 10);
+    for _ in 0..3 {
+        assert_eq!(api.get(LARGE).await.status, 200, "what was read is given back");
+    }
+    let dropped = ask(&api, LARGE).await;
+    api.get(LARGE).await.problem(503, "overloaded");
+    drop(dropped);
+    assert_eq!(api.get(LARGE).await.status, 200, "and what was dropped");
+    assert_eq!(api.call("HEAD", LARGE, &[], "").await.status, 200);
+    assert_eq!(api.get(LARGE).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_large_answer_that_nobody_reads_on_is_given_up() {
+    let limits =
+        HttpLimits { answers_bytes_max: 1_024 * 1_024, answer_progress_ms: 20, ..HttpLimits::default() };
+    let api = with_a_large_page(limits).await;
+    let mut unread = ask(&api, LARGE).await.into_body();
+    assert!(unread.frame().await.unwrap().is_ok(), "what is read in time comes");
+    let free = async {
+        while ask(&api, LARGE).await.status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), free).await.expect("held for ever");
+    let rest = unread.collect().await;
+    assert!(rest.is_err(), "it does not pass for a whole answer");
+}
+
+#[tokio::test]
+async fn pages_are_read_in_turn_and_all_are_answered() {
+    let api = with_a_large_page(HttpLimits { pages_count_max: 1, ..HttpLimits::default() }).await;
+    let mut asked = JoinSet::new();
+    for path in ["/v1/jobs", LARGE, "/v1/schedules", "/v1/dead-letters", "/v1/audit"].repeat(4) {
+        let api = api.as_tenant("default");
+        asked.spawn(async move { api.get(path).await.status.as_u16() });
+    }
+    while let Some(status) = asked.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
 }

@@ -189,6 +189,28 @@ async fn a_backfill_makes_up_for_a_stretch_once_and_at_its_rate() {
 }
 
 #[tokio::test]
+async fn a_backfill_of_what_has_fired_fires_it_once_more_under_its_key() {
+    let api = quick().await;
+    let id = create(&api, &json!({"every": "1s", "queue": "q", "idempotency_key": "k"})).await;
+    let taken = api.take_one("q").await;
+    let path = format!("/v1/schedules/{id}/backfill");
+    let stretch = json!({"from": taken["fire_at"], "to": taken["fire_at"]});
+    let answer = api.post(&path, &stretch).await.json();
+    assert_eq!((&answer["count"], &answer["duplicates"]), (&json!(1), &json!(0)), "{answer}");
+    let rows = firings(&api, &id).await;
+    let of_instant: Vec<&Value> = rows.iter().filter(|row| row["fire_at"] == taken["fire_at"]).collect();
+    assert_eq!(of_instant.len(), 2, "{rows:?}");
+    assert_eq!(
+        (&of_instant[0]["outcome"], &of_instant[1]["outcome"]),
+        (&json!("backfilled"), &json!("fired"))
+    );
+    let again = api.get(&format!("/v1/jobs/{}", of_instant[0]["job_id"].as_str().unwrap())).await.json();
+    assert_eq!((&again["idempotency_key"], &again["catch_up"]), (&taken["idempotency_key"], &json!(true)));
+    let answer = api.post(&path, &stretch).await.json();
+    assert_eq!((&answer["count"], &answer["duplicates"]), (&json!(0), &json!(1)), "but not a third time");
+}
+
+#[tokio::test]
 async fn ranges_of_the_ledger_are_unfolded_page_by_page() {
     let api = Api::new().await;
     let id = create(&api, &json!({"cron_expr": "* * * * *", "queue": "q", "paused": true})).await;

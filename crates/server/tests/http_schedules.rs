@@ -398,6 +398,22 @@ async fn the_minimum_interval_is_the_operators_to_set() {
 }
 
 #[tokio::test]
+async fn a_time_the_clock_is_always_moved_over_is_refused_where_it_stands() {
+    let api = Api::new().await;
+    let of =
+        |cron: &str, gap: &str| json!({"cron_expr": cron, "timezone": "Europe/Berlin", "dst": {"gap": gap}});
+    for (body, code, pointer) in [
+        (of("30 2 * 3 SUNL", "skip"), "invalid_value", "/dst"),
+        (of("*/30 2 * 3 SUNL", "next_valid"), "invalid_cron", "/cron_expr"),
+    ] {
+        let problem = api.post("/v1/schedules", &body).await.problem(422, code);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("Europe/Berlin"), "{problem}");
+    }
+    create(&api, &of("30 2 * 3 SUNL", "next_valid")).await;
+}
+
+#[tokio::test]
 async fn windows_spread_what_is_previewed_and_stored_alike() {
     let api = Api::new().await;
     let made = create(&api, &json!({"cron_expr": "0 * * * *", "window": "60s"})).await;

@@ -4,9 +4,16 @@
 
 mod http_harness;
 
-use http_harness::Api;
+use std::sync::Arc;
+
+use http_harness::{ADMIN_KEY, Api};
 use serde_json::{Value, json};
+use tidewheel_core::job::Priority;
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
+use tidewheel_server::engine::{Interest, Subscription, Tenants};
+use tidewheel_store::Layout;
+use tidewheel_store::memory::MemoryStore;
 
 fn time(value: &Value) -> Timestamp {
     value.as_str().unwrap().parse().unwrap()
@@ -198,6 +205,46 @@ async fn what_workers_say_wrong_is_named() {
     ] {
         api.post(&path, &body).await.problem(status, code);
     }
+}
+
+#[tokio::test]
+async fn a_tenants_key_sees_no_worker_that_serves_others_too() {
+    let api = Api::closed(Arc::new(MemoryStore::new(Layout { shards: 4 }))).await.as_tenant("acme");
+    let call = async |key: &str, method: &str, path: &str, body: Value| {
+        let headers = [("content-type", "application/json"), ("authorization", &*format!("Bearer {key}"))];
+        api.call(method, path, &headers, body.to_string()).await.json()
+    };
+    let only = |names: &[&str]| Tenants::Only(names.iter().map(|name| Tenant::new(name).unwrap()).collect());
+    let mut connected = Vec::new();
+    for (name, tenants) in [
+        ("own", only(&["acme"])),
+        ("both", only(&["acme", "globex"])),
+        ("every", Tenants::All),
+        ("foreign", only(&["globex"])),
+    ] {
+        let subscription = Subscription {
+            tenant: Tenant::default(),
+            worker: Arc::from(name),
+            queues: vec![Arc::from("q")],
+            interest: Interest::new(tenants, Vec::new(), Priority::Low),
+            lease_ms: 30_000,
+            credits: 1,
+            resume: None,
+            idle_heartbeat_ms: None,
+        };
+        connected.push(api.engine.connect_worker(subscription).await.unwrap());
+    }
+    let names = async |key: &str| {
+        let page = call(key, "GET", "/v1/workers?limit=3", Value::Null).await;
+        assert_eq!(page["next_cursor"], Value::Null, "{page}");
+        let items = page["items"].as_array().unwrap().clone();
+        items.iter().map(|worker| worker["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for role in ["viewer", "operator"] {
+        let made = call(ADMIN_KEY, "POST", "/v1/keys", json!({"tenant": "acme", "role": role})).await;
+        assert_eq!(names(made["secret"].as_str().unwrap()).await, ["own"]);
+    }
+    assert_eq!(names(ADMIN_KEY).await, ["own", "both", "every"]);
 }
 
 #[tokio::test]

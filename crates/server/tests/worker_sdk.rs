@@ -76,6 +76,59 @@ async fn each_way_a_handler_can_end_becomes_of_its_job_what_it_says() {
 }
 
 #[tokio::test]
+async fn what_goes_beyond_the_servers_bounds_is_cut_or_fails_and_the_worker_goes_on() {
+    const LONG: Duration = Duration::from_secs(40 * 86_400);
+    let wordy = || "é".repeat(5 << 20);
+    let server = TestServer::start().await.unwrap();
+    let mut worker = Worker::connect(server.worker("q")).await.unwrap();
+    worker
+        .handle("late", move |_, (): ()| async move { Err::<(), _>(Failure::retry_after(wordy(), LONG)) })
+        .handle("early", |_, (): ()| async move { Err::<(), _>(Failure::Snooze(LONG)) })
+        .handle("wordy", move |_, (): ()| async move { Err::<(), _>(Failure::permanent(wordy())) })
+        .handle("large", |_, (): ()| async move { Ok::<_, Failure>("x".repeat(10_000)) })
+        .handle("deep", |_, (): ()| async move {
+            let nest = |inner, _| serde_json::Value::Array(vec![inner]);
+            Ok::<_, Failure>((0..200).fold(serde_json::Value::Null, nest))
+        })
+        .handle("plain", |_, (): ()| async move { Ok::<_, Failure>(()) });
+    let stopper = worker.stopper();
+    let working = tokio::spawn(worker.run());
+    let client = server.client();
+    let mut ids = Vec::new();
+    for kind in ["late", "early", "wordy", "large", "deep"] {
+        ids.push(client.submit(job(kind, "null")).await.unwrap().id);
+    }
+    server.until(&ids[0], |job| job.state == "retrying").await.unwrap();
+    server.until(&ids[1], |job| job.state != "running" && job.attempt > 0).await.unwrap();
+    for (id, error) in [(&ids[2], "éé"), (&ids[3], "cannot be kept"), (&ids[4], "nests deeper")] {
+        assert_eq!(server.until_ended(id).await.unwrap().state, "dead");
+        let attempts: serde_json::Value =
+            client.send(&Call::get(&["jobs", id, "attempts"])).await.unwrap().json().unwrap();
+        assert!(attempts.to_string().contains(error), "{attempts}");
+    }
+    let plain = client.submit(job("plain", "null")).await.unwrap().id;
+    assert_eq!(server.until_ended(&plain).await.unwrap().state, "succeeded");
+    stopper.drain();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn gathered_submissions_beyond_the_tenants_limit_are_taken_as_far_as_it_goes() {
+    let server = TestServer::start().await.unwrap();
+    let limit = Call::new(http::Method::PUT, &["tenants", "default"]).json(r#"{"limits": {"waiting": 1}}"#);
+    server.client().send(&limit).await.unwrap();
+    let hour = Some(prost_types::Duration { seconds: 3_600, nanos: 0 });
+    let submitter = Submitter::new(server.client());
+    let later = || submitter.submit(NewJob { delay: hour, ..job("t", "null") });
+    let answers = futures_util::future::join_all((0..9).map(|_| later())).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+    for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        let code = refused.problem().and_then(|problem| problem.code.as_deref());
+        assert_eq!(code, Some("too_many_waiting"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn no_more_handlers_run_at_once_than_may_and_a_drain_hands_the_rest_back() {
     let server = TestServer::start().await.unwrap();
     let config = WorkerConfig { concurrency: 3, ..server.worker("q") };

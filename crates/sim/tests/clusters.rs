@@ -14,7 +14,7 @@ use tidewheel_sim::report;
 use tidewheel_sim::run::{Run, run};
 use tidewheel_store::memory::Written;
 
-const PARTS: u64 = 6;
+const PARTS: u64 = 10;
 const SEEDS_PER_PART: u64 = 50;
 /// Seeds that failed once, each for a fault of its own.
 const FAILED_ONCE: [u64; 0] = [];
@@ -137,6 +137,26 @@ fn every_promise_holds_in_the_fourth_part() {
 #[test]
 fn every_promise_holds_in_the_fifth_part() {
     every_promise_holds_in_part(4);
+}
+
+#[test]
+fn every_promise_holds_in_the_sixth_part() {
+    every_promise_holds_in_part(5);
+}
+
+#[test]
+fn every_promise_holds_in_the_seventh_part() {
+    every_promise_holds_in_part(6);
+}
+
+#[test]
+fn every_promise_holds_in_the_eighth_part() {
+    every_promise_holds_in_part(7);
+}
+
+#[test]
+fn every_promise_holds_in_the_ninth_part() {
+    every_promise_holds_in_part(8);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tidewheel_store::{Error, Health};
 use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::gaps::Gaps;
-use crate::kv::{Day, Keyspace, Kv, KvError};
+use crate::kv::{Day, Keyspace, Kv, KvError, Space};
 use crate::lean;
 use crate::place::JobKey;
 use crate::record::Unreadable;
@@ -19,6 +19,11 @@ use crate::rules::Rules;
 use crate::schedule_counts::ScheduleCounts;
 use crate::spread::Spread;
 use crate::view::View;
+
+/// Room kept for outcomes and the engine's own housekeeping when the device fills up: this much, or on a small
+/// device a tenth of it.
+const RESERVE_BYTES: u64 = 256 * 1024 * 1024;
+const RESERVE_SHARE: u64 = 10;
 
 pub(crate) struct Shared {
     pub(crate) shards: u16,
@@ -109,11 +114,20 @@ impl Shared {
     }
 
     pub(crate) fn health(&self) -> Health {
-        if self.kv().is_err() {
-            return Health::ReadOnly(Error::Closed.to_string());
+        let Ok(kv) = self.kv() else { return Health::ReadOnly(Error::Closed.to_string()) };
+        match (self.poisoned(), lacking_room(&*kv)) {
+            (Some(error), _) => Health::ReadOnly(error.to_string()),
+            (None, Some(reason)) => Health::Full(reason),
+            (None, None) => Health::Ready,
         }
-        self.poisoned().map_or(Health::Ready, |error| Health::ReadOnly(error.to_string()))
     }
+}
+
+/// Why nothing new is taken while the device is nearly full: what is under way must still be finished.
+pub(crate) fn lacking_room(kv: &dyn Kv) -> Option<String> {
+    let Space { free_bytes, total_bytes } = kv.space()?;
+    let is_short = free_bytes < RESERVE_BYTES.min(total_bytes / RESERVE_SHARE);
+    is_short.then(|| format!("{} MiB of {} MiB are left", free_bytes >> 20, total_bytes >> 20))
 }
 
 impl Days {

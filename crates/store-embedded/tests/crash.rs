@@ -233,11 +233,12 @@ async fn a_full_disk_refuses_new_jobs_and_lets_others_finish() {
     let more = submission(&mut dice);
     let refused = store.submit(now, vec![more.clone()], OnConflict::KeepOthers).await;
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
-    assert_eq!(store.health(), Health::Ready);
+    assert!(matches!(store.health(), Health::Full(reason) if reason.contains("1 MiB of 1024 MiB")));
     let cancel = workload::order(&there.job, tidewheel_core::job::Command::Cancel);
     assert!(store.apply(now, None, vec![cancel]).await.unwrap()[0].is_ok());
 
     kv.set_space(Some(Space { free_bytes: 1 << 30, total_bytes: 1 << 30 }));
+    assert_eq!(store.health(), Health::Ready, "by itself, as soon as there is room");
     store.submit(now, vec![more], OnConflict::KeepOthers).await.unwrap();
 }
 

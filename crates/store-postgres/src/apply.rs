@@ -31,8 +31,8 @@ type Answers = Vec<Result<Applied, Refusal>>;
 type Edits = Vec<Result<Edited, ScheduleRefusal>>;
 
 /// Too many were faster.
-pub(crate) fn crowded() -> Error {
-    Error::Unavailable("too many change the same at once".to_owned())
+pub(crate) fn crowded() -> Trouble {
+    Trouble::Own(Error::Unavailable("too many change the same at once".to_owned()))
 }
 
 /// Runs a round until it is not overtaken.
@@ -41,9 +41,8 @@ macro_rules! rounds {
         for round in 0..ROUNDS_COUNT_MAX {
             let $number = round;
             match $round.await {
-                Ok(answer) => return Ok(answer),
-                Err(Trouble::Failed(error)) => return Err(error),
                 Err(Trouble::Raced) => {}
+                answered => return answered,
             }
         }
         Err(crowded())
@@ -56,7 +55,7 @@ impl Database {
         now: Timestamp,
         epoch: Option<u64>,
         orders: &[Order],
-    ) -> Result<Answers, Error> {
+    ) -> Result<Answers, Trouble> {
         rounds!(|round| self.apply_round(round, now, epoch, orders))
     }
 
@@ -67,10 +66,7 @@ impl Database {
         epoch: Option<u64>,
         orders: &[Order],
     ) -> Result<Answers, Trouble> {
-        // Only the scheduler claims; in a cluster it does so without an epoch for all.
-        let is_claimed = orders.iter().any(|order| matches!(order.command, Command::Claim { .. }));
-        let lane = if epoch.is_some() || is_claimed { Lane::Scheduler } else { Lane::Caller };
-        let transaction = self.connections.begin(lane).await?;
+        let transaction = self.connections.begin(lane_of(epoch, orders)).await?;
         let mut desk = Desk::of_round(round);
         let outcome = self.apply_in(transaction.client()?, &mut desk, now, epoch, orders).await;
         let ended = transaction.end(outcome).await;
@@ -129,10 +125,14 @@ impl Database {
                 return Ok(answers);
             }
         }
-        Err(crowded().into())
+        Err(crowded())
     }
 
-    pub(crate) async fn edit_batch(&self, now: Timestamp, orders: &[ScheduleOrder]) -> Result<Edits, Error> {
+    pub(crate) async fn edit_batch(
+        &self,
+        now: Timestamp,
+        orders: &[ScheduleOrder],
+    ) -> Result<Edits, Trouble> {
         rounds!(|round| self.edit_round(round, now, orders))
     }
 
@@ -167,7 +167,7 @@ impl Database {
             }
             load_missing(client, &self.rules, desk).await?;
         }
-        Err(crowded().into())
+        Err(crowded())
     }
 
     pub(crate) async fn claim_one_key(
@@ -175,7 +175,7 @@ impl Database {
         now: Timestamp,
         tenant: &Tenant,
         claim: &IdempotencyClaim,
-    ) -> Result<KeyClaimed, Error> {
+    ) -> Result<KeyClaimed, Trouble> {
         rounds!(|round| self.key_round(round, now, tenant, claim))
     }
 
@@ -210,7 +210,21 @@ impl Database {
             }
             load_missing(client, &self.rules, &mut desk).await?;
         }
-        Err(crowded().into())
+        Err(crowded())
+    }
+}
+
+/// Whose connections a batch goes by.
+fn lane_of(epoch: Option<u64>, orders: &[Order]) -> Lane {
+    // Only the scheduler claims; in a cluster it does so without an epoch for all.
+    let is_claimed = orders.iter().any(|order| matches!(order.command, Command::Claim { .. }));
+    if epoch.is_some() || is_claimed {
+        Lane::Scheduler
+    } else if orders.iter().all(|order| order.command.token().is_some()) {
+        // Submissions must not keep reports waiting: an attempt whose lease runs out meanwhile is made again.
+        Lane::Reports
+    } else {
+        Lane::Caller
     }
 }
 

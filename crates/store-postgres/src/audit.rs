@@ -188,12 +188,11 @@ impl Database {
     }
 
     /// Another that adds to the same chain makes this one begin again.
-    async fn append_acts_now(&self, now: Timestamp, acts: &[NewAct]) -> Result<(), Error> {
+    async fn append_acts_now(&self, now: Timestamp, acts: &[NewAct]) -> Result<(), Trouble> {
         for _ in 0..ROUNDS_COUNT_MAX {
             match self.append_round(now, acts).await {
-                Ok(()) => return Ok(()),
-                Err(Trouble::Failed(error)) => return Err(error),
                 Err(Trouble::Raced) => {}
+                answered => return answered,
             }
         }
         Err(crowded())
@@ -272,12 +271,12 @@ impl Audit for PostgresStore {
 
     async fn audit_records(&self, query: AuditQuery) -> Result<Vec<Record>, Error> {
         let read = self.database.audit_records_now(&query);
-        self.database.connections.bounded(async { read.await.map_err(plain) }).await
+        self.database.connections.bounded(read).await
     }
 
     async fn audit_chains(&self) -> Result<Vec<ChainEnds>, Error> {
         let read = self.database.audit_chains_now();
-        self.database.connections.bounded(async { read.await.map_err(plain) }).await
+        self.database.connections.bounded(read).await
     }
 
     async fn drop_audit(&self, before: Timestamp) -> Result<(), Error> {

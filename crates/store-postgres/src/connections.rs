@@ -1,5 +1,5 @@
-//! Connections to the database: a few for callers, a few that only the scheduler gets, so that a flood of calls does
-//! not keep due jobs waiting. Notes whether the database takes writes.
+//! Connections to the database: a few for callers, a few that only the scheduler gets, so that a flood of calls keeps
+//! neither due jobs nor outcomes waiting. Notes whether the database takes writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tidewheel_store::{Error, Health};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Trouble, pool_error, store_error};
 use crate::hosts::{ByHosts, Hosts};
 use crate::options::Options;
+use crate::store::plain;
 use crate::tls::connector;
 
 /// Who a connection is for.
@@ -23,7 +24,13 @@ pub(crate) enum Lane {
     Caller,
     /// The scheduler: what keeps due jobs moving.
     Scheduler,
+    /// What became of attempts: of the scheduler's, all but a few, so that neither callers keep outcomes waiting nor these the
+    /// leases and claims.
+    Reports,
 }
+
+/// Connections of the scheduler that reports leave to others.
+const UNREPORTED_COUNT: usize = 2;
 
 /// How a transaction begins: with a lock that all who may write to this schema hold together. Upkeep looks who does
 /// ([`crate::settle`]), and names it by the same number.
@@ -35,10 +42,12 @@ pub(crate) struct Connections {
     /// The servers both connect to.
     pub(crate) hosts: Arc<Hosts>,
     scheduler_count: usize,
+    /// One for each report that may be under way.
+    reports: Semaphore,
     call: Duration,
     is_closed: AtomicBool,
     /// Why it takes no writes.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Option<Error>>,
     /// Rung when trouble begins.
     pub(crate) troubled: Notify,
 }
@@ -96,6 +105,7 @@ impl Connections {
             callers: pool(options.caller_connections)?,
             scheduler: pool(options.scheduler_connections)?,
             scheduler_count: options.scheduler_connections,
+            reports: Semaphore::new(options.scheduler_connections.saturating_sub(UNREPORTED_COUNT).max(1)),
             hosts,
             call: options.call,
             is_closed: AtomicBool::new(false),
@@ -111,15 +121,19 @@ impl Connections {
         }
         let pool = match lane {
             Lane::Caller => &self.callers,
-            Lane::Scheduler => &self.scheduler,
+            Lane::Scheduler | Lane::Reports => &self.scheduler,
         };
         pool.get().await.map_err(pool_error)
     }
 
     /// A transaction.
     pub(crate) async fn begin(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
+        let permit = match lane {
+            Lane::Caller | Lane::Scheduler => None,
+            Lane::Reports => Some(self.reports.acquire().await.map_err(|_| Error::Closed)?),
+        };
         let client = self.get(lane).await?;
-        let transaction = Transaction { connections: self, client: Some(client) };
+        let transaction = Transaction { connections: self, client: Some(client), _permit: permit };
         transaction.client()?.batch_execute(BEGIN).await.map_err(|error| store_error(&error))?;
         Ok(transaction)
     }
@@ -127,7 +141,7 @@ impl Connections {
     /// Bounds a call, and notes when the database does not take it.
     pub(crate) async fn bounded<T>(
         &self,
-        work: impl Future<Output = Result<T, Error>> + Send,
+        work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> Result<T, Error> {
         self.bounded_by(self.call, work).await
     }
@@ -135,7 +149,7 @@ impl Connections {
     /// The same, for what keeps leases.
     pub(crate) async fn bounded_lease<T>(
         &self,
-        work: impl Future<Output = Result<T, Error>> + Send,
+        work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> Result<T, Error> {
         self.bounded_by(LEASE_CALL.min(self.call), work).await
     }
@@ -152,14 +166,23 @@ impl Connections {
     async fn bounded_by<T>(
         &self,
         most: Duration,
-        work: impl Future<Output = Result<T, Error>> + Send,
+        work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> Result<T, Error> {
-        let outcome = tokio::time::timeout(most, work).await.unwrap_or_else(|_| Err(self.too_late(most)));
+        let outcome = tokio::time::timeout(most, work).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(self.too_late(most).into()));
         match &outcome {
-            Err(error @ (Error::Unavailable(_) | Error::Full(_))) => self.note_trouble(error),
-            Err(Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed) | Ok(_) => {}
+            Err(Trouble::Failed(error @ (Error::Unavailable(_) | Error::Full(_)))) => {
+                self.note_trouble(error)
+            }
+            // Neither that another was faster nor what one statement met with says anything about others.
+            Err(
+                Trouble::Failed(Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed)
+                | Trouble::Raced
+                | Trouble::Own(_),
+            )
+            | Ok(_) => {}
         }
-        outcome
+        outcome.map_err(plain)
     }
 
     /// A server that answers nothing may hang, and then all connections to it do: those that nobody uses are thrown away,
@@ -188,7 +211,11 @@ impl Connections {
 
     pub(crate) fn health(&self) -> Health {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        trouble.map_or(Health::Ready, Health::ReadOnly)
+        match trouble {
+            None => Health::Ready,
+            Some(Error::Full(reason)) => Health::Full(reason),
+            Some(error) => Health::ReadOnly(error.to_string()),
+        }
     }
 
     fn note_trouble(&self, error: &Error) {
@@ -196,7 +223,7 @@ impl Connections {
         if trouble.is_none() {
             tracing::warn!(%error, "the database is in trouble; trying on");
         }
-        *trouble = Some(error.to_string());
+        *trouble = Some(error.clone());
         self.troubled.notify_one();
     }
 
@@ -219,6 +246,7 @@ impl Connections {
 
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+        self.reports.close();
         self.callers.close();
         self.scheduler.close();
     }
@@ -228,6 +256,8 @@ impl Connections {
 pub(crate) struct Transaction<'c> {
     connections: &'c Connections,
     client: Option<Object>,
+    /// Given back with its connection.
+    _permit: Option<SemaphorePermit<'c>>,
 }
 
 impl Transaction<'_> {

@@ -13,7 +13,7 @@ use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::record::Unreadable;
 use crate::sql;
-use crate::store::{Database, PostgresStore, plain};
+use crate::store::{Database, PostgresStore};
 
 fn number(value: i64) -> Result<u64, Trouble> {
     u64::try_from(value).map_err(|_| Unreadable::Nonsense("the number of a document's change").into())
@@ -102,23 +102,20 @@ impl Documents for PostgresStore {
         if_version: IfVersion,
     ) -> Result<Result<u64, StaleDocument>, Error> {
         let put = self.database.put_document_now(&key, bytes.as_ref(), if_version);
-        self.database.connections.bounded(async { put.await.map_err(plain) }).await
+        self.database.connections.bounded(put).await
     }
 
     async fn document(&self, key: &DocumentKey) -> Result<Option<Document>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.document_now(key).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.document_now(key)).await
     }
 
     async fn documents(&self, query: DocumentQuery) -> Result<Vec<Document>, Error> {
         let list = self.database.documents_now(&query);
-        self.database.connections.bounded(async { list.await.map_err(plain) }).await
+        self.database.connections.bounded(list).await
     }
 
     async fn newest_document_change(&self) -> Result<u64, Error> {
         let ask = self.database.newest_document_change_now();
-        self.database.connections.bounded(async { ask.await.map_err(plain) }).await
+        self.database.connections.bounded(ask).await
     }
 }

@@ -1,5 +1,5 @@
 //! What goes wrong with a database, and what that means to a caller: try again at once ([`Trouble::Raced`]), or one of
-//! the contract's errors.
+//! the contract's errors; and whether others are concerned, too.
 
 use deadpool_postgres::PoolError;
 use tidewheel_store::Error;
@@ -12,8 +12,10 @@ use crate::record::Unreadable;
 pub(crate) enum Trouble {
     /// Another transaction was faster; what was read is no longer so. Nothing is written: read and decide again.
     Raced,
-    /// As the contract says.
+    /// As the contract says. The database is in trouble, and so is whoever else asks it.
     Failed(Error),
+    /// The same, but only of what was asked: others may well be answered.
+    Own(Error),
 }
 
 impl From<Error> for Trouble {
@@ -40,11 +42,37 @@ impl From<tokio_postgres::Error> for Trouble {
             let unnamed = error.as_db_error().is_some_and(|said| said.constraint().is_none());
             *code == SqlState::CHECK_VIOLATION && unnamed
         };
+        let is_own = error.code().map_or_else(|| !is_cut_off(&error), is_own);
         match error.code() {
             Some(code) if raced.contains(code) || is_misplaced(code) => Self::Raced,
+            Some(_) | None if is_own => Self::Own(store_error(&error)),
             Some(_) | None => Self::Failed(store_error(&error)),
         }
     }
+}
+
+/// What the database says when nobody can use it, or write to it: by the class of what went wrong, which is the first two
+/// characters. No connection, no access, no such database, no room, shut down, a disk that fails, a broken configuration.
+const CLASSES_OF_ALL: [&str; 7] = ["08", "28", "3D", "53", "57", "58", "F0"];
+/// The same, of classes that otherwise are about one statement.
+const CODES_OF_ALL: [SqlState; 4] = [
+    SqlState::READ_ONLY_SQL_TRANSACTION,
+    SqlState::INSUFFICIENT_PRIVILEGE,
+    SqlState::UNDEFINED_TABLE,
+    SqlState::UNDEFINED_COLUMN,
+];
+
+/// Whether only the statement that failed is concerned. One that took too long is: the database did answer.
+fn is_own(code: &SqlState) -> bool {
+    let class = code.code().get(..2).unwrap_or_default();
+    let is_of_all = CLASSES_OF_ALL.contains(&class) || CODES_OF_ALL.contains(code);
+    *code == SqlState::QUERY_CANCELED || !is_of_all
+}
+
+/// Whether nothing was said because the connection is gone; otherwise it was said, and could not be read.
+fn is_cut_off(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    error.is_closed() || cause.is_some_and(|cause| cause.is::<std::io::Error>())
 }
 
 impl From<PoolError> for Trouble {
@@ -56,7 +84,13 @@ impl From<PoolError> for Trouble {
 /// What a failed statement is to a caller. Whether it took effect is unknown; repeating it is safe.
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> Error {
     let Some(code) = error.code() else {
-        return Error::Unavailable(format!("the database does not answer ({})", reason(error)));
+        let text = reason(error);
+        let is_silent = is_cut_off(error);
+        return Error::Unavailable(if is_silent {
+            format!("the database does not answer ({text})")
+        } else {
+            text
+        });
     };
     if [SqlState::DISK_FULL, SqlState::INSUFFICIENT_RESOURCES].contains(code) {
         return Error::Full(reason(error));
@@ -90,4 +124,34 @@ pub(crate) fn reason(error: &tokio_postgres::Error) -> String {
     }
     let cause = std::error::Error::source(error);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_concerns_one_statement_is_told_from_what_concerns_all() {
+        for code in [
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            SqlState::CHECK_VIOLATION,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::QUERY_CANCELED,
+            SqlState::DATA_CORRUPTED,
+        ] {
+            assert!(is_own(&code), "{code:?}");
+        }
+        for code in [
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::DISK_FULL,
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CANNOT_CONNECT_NOW,
+            SqlState::IO_ERROR,
+            SqlState::UNDEFINED_TABLE,
+            SqlState::INVALID_CATALOG_NAME,
+        ] {
+            assert!(!is_own(&code), "{code:?}");
+        }
+    }
 }

@@ -55,14 +55,21 @@ impl Hosts {
     }
 
     /// The same, driven by a task of its own; of several servers, only one of the newest timeline.
-    async fn connect_driven(&self) -> Result<(Client, JoinHandle<()>), Error> {
+    pub(crate) async fn connect_driven(&self) -> Result<(Client, JoinHandle<()>), Error> {
         if self.each.len() == 1 {
             return Ok(drive(self.connect().await?));
         }
         if self.timeline.load(Ordering::SeqCst) == 0 {
             // Not even one that was there before this process is to be taken for the newest unseen.
+            let mut newest = 0;
             for index in 0..self.each.len() {
-                drop(self.connect_newest(index).await);
+                let is_of_use = matches!(self.connect_newest(index).await, Some(Ok(_)));
+                let seen = self.timeline.load(Ordering::SeqCst);
+                if is_of_use && seen > newest {
+                    newest = seen;
+                    // Asked first below: another that hangs would use up the time once more.
+                    self.last.store(index, Ordering::SeqCst);
+                }
             }
         }
         self.first_of(move |index| self.connect_newest(index)).await
@@ -85,8 +92,9 @@ impl Hosts {
                         self.last.store(index, Ordering::SeqCst);
                         return Ok(connected);
                     }
-                    Some(Err(error)) => refused = Some(error),
-                    None => {}
+                    // What a server says of itself tells more than that another is none of use.
+                    Some(Err(error)) if refused.as_ref().is_none_or(has_no_code) => refused = Some(error),
+                    Some(Err(_)) | None => {}
                 }
             }
             if let Some(error) = refused {
@@ -125,6 +133,10 @@ impl Hosts {
         }
         Some(Ok((client, driver)))
     }
+}
+
+fn has_no_code(error: &Error) -> bool {
+    error.code().is_none()
 }
 
 fn drive((client, connection): (Client, Connection<Socket, Stream>)) -> (Client, JoinHandle<()>) {

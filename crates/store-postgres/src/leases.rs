@@ -17,7 +17,7 @@ use crate::load::shard_column;
 use crate::news;
 use crate::record::Unreadable;
 use crate::sql;
-use crate::store::{Database, PostgresStore, plain};
+use crate::store::{Database, PostgresStore};
 
 /// Named leases share a table with the ownership of all shards; this keeps their names apart.
 fn named(name: &str) -> String {
@@ -165,24 +165,15 @@ impl Database {
 #[async_trait]
 impl Leases for PostgresStore {
     async fn announce(&self, _: Timestamp, card: &NodeCard, ttl_ms: i64) -> Result<(), Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.announce_now(card, ttl_ms).await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.announce_now(card, ttl_ms)).await
     }
 
     async fn leave(&self, _: Timestamp, node: &str) -> Result<(), Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.leave_now(node).await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.leave_now(node)).await
     }
 
     async fn nodes(&self, _: Timestamp) -> Result<Vec<Node>, Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.nodes_now().await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.nodes_now()).await
     }
 
     async fn hold(
@@ -192,10 +183,7 @@ impl Leases for PostgresStore {
         shards: Vec<Shard>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.hold_now(node, &shards, ttl_ms).await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.hold_now(node, &shards, ttl_ms)).await
     }
 
     async fn renew(
@@ -205,24 +193,15 @@ impl Leases for PostgresStore {
         held: Vec<Held>,
         ttl_ms: i64,
     ) -> Result<Vec<Held>, Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.renew_now(node, &held, ttl_ms).await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.renew_now(node, &held, ttl_ms)).await
     }
 
     async fn release(&self, _: Timestamp, node: &str, held: Vec<Held>) -> Result<(), Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.release_now(node, &held).await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.release_now(node, &held)).await
     }
 
     async fn shard_leases(&self, _: Timestamp) -> Result<Vec<ShardLease>, Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.shard_leases_now().await.map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.shard_leases_now()).await
     }
 
     async fn hold_named(
@@ -232,21 +211,16 @@ impl Leases for PostgresStore {
         name: &str,
         ttl_ms: i64,
     ) -> Result<Option<u64>, Error> {
-        let hold = async { self.database.hold_named_now(node, name, ttl_ms).await.map_err(plain) };
+        let hold = self.database.hold_named_now(node, name, ttl_ms);
         self.database.connections.bounded_lease(hold).await
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, Error> {
-        self.database
-            .connections
-            .bounded_lease(async { self.database.time_now().await.map(Some).map_err(plain) })
-            .await
+        self.database.connections.bounded_lease(self.database.time_now()).await.map(Some)
     }
 
     async fn tell(&self, news: Vec<News>) -> Result<(), Error> {
-        let tell = async {
-            news::tell(&self.database.connections, &self.database.schema, &news).await.map_err(plain)
-        };
+        let tell = news::tell(&self.database.connections, &self.database.schema, &news);
         self.database.connections.bounded(tell).await
     }
 

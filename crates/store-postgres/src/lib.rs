@@ -9,13 +9,13 @@
 //! | `desk`, `load` | what a batch has read, and how it is read |
 //! | `write`, `changes`, `agenda`, `batch` | what it has changed, as rows and statements |
 //! | `recall` | jobs as they were last seen, so that they need not be read again |
-//! | `settle` | marks that spare reads what is over |
+//! | `settle`, `pace` | marks that spare reads what is over, and how much is done for them at a time |
 //! | `audit` | the audit trail |
 //! | `leases` | which node has which shard |
 //! | `many` | several databases as one store |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
-//! | `partitions` | days made ahead and dropped, old history |
+//! | `partitions`, `history` | days made ahead, and dropped when they are old |
 //! | `upkeep` | what is done every so often, and when the database is in trouble |
 //!
 //! The layout of the tables, and why it is so, is in `docs/postgres.md`.
@@ -29,6 +29,7 @@ mod connections;
 mod desk;
 mod documents;
 mod fault;
+mod history;
 mod hosts;
 mod leases;
 mod load;
@@ -38,6 +39,7 @@ mod news;
 mod news_text;
 mod open;
 mod options;
+mod pace;
 mod partitions;
 mod read;
 mod recall;

@@ -17,7 +17,7 @@ struct Migration {
 }
 
 macro_rules! migration {
-    ($number:literal, $name:literal) => {
+    ($number:expr, $name:literal) => {
         Migration {
             number: $number,
             name: $name,
@@ -27,12 +27,19 @@ macro_rules! migration {
     };
 }
 
-const MIGRATIONS: [Migration; 3] =
-    [migration!(1, "0001_first"), migration!(2, "0002_audit"), migration!(3, "0003_databases")];
+const MIGRATIONS: [Migration; 4] = [
+    migration!(1, "0001_first"),
+    migration!(2, "0002_audit"),
+    migration!(SEATS_SINCE, "0003_databases"),
+    migration!(4, "0004_parked"),
+];
 
 /// The schema this program works with.
-pub const SCHEMA_NUMBER: i32 = 3;
-const _: () = assert!(MIGRATIONS.len() == 3, "and SCHEMA_NUMBER is the last");
+pub const SCHEMA_NUMBER: i32 = 4;
+const _: () = assert!(MIGRATIONS.len() == 4, "and SCHEMA_NUMBER is the last");
+
+/// The first schema in which a database says what it is among others.
+pub(crate) const SEATS_SINCE: i32 = 3;
 
 /// Held while the schema is looked at and changed, so that nodes that start together do it one after the other.
 const MIGRATION_LOCK: i64 = 0x7469_6465_7768_6565;
@@ -140,7 +147,7 @@ async fn up(client: &Client, options: &Options, migration: &Migration) -> Result
     let note = format!("INSERT INTO migrations (number, name) VALUES ({number}, '{name}')");
     let settings = match *number {
         1 => format!("INSERT INTO settings (shards, bucket_ms) VALUES ({}, {BUCKET_MS})", options.shards),
-        3 => options.seat.taking(),
+        SEATS_SINCE => options.seat.taking(),
         _ => String::new(),
     };
     client.batch_execute(&format!("BEGIN; {up}\n; {settings}; {note}; COMMIT")).await?;

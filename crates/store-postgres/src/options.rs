@@ -17,6 +17,8 @@ pub const CONNECT_DEFAULT: Duration = Duration::from_secs(5);
 pub const STATEMENT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long a call may take in all; a database that hangs answers nothing, not even that it took too long.
 pub const CALL_DEFAULT: Duration = Duration::from_secs(15);
+/// Longer than a machine that has much else to do takes for nothing, and well within a lease.
+const SILENCE_DEFAULT: Duration = Duration::from_secs(5);
 /// The schema the tables stand in.
 pub const SCHEMA_DEFAULT: &str = "tidewheel";
 
@@ -39,6 +41,8 @@ pub struct Options {
     pub statement: Duration,
     /// How long a call may take in all.
     pub call: Duration,
+    /// How long one of several databases may take to say that it is there, before it counts as away.
+    pub silence: Duration,
     /// Whether partitions are made ahead by itself; without, everything is kept in the default ones.
     pub makes_partitions: bool,
     /// The time zones schedules may be in; none is the database that comes with the program.
@@ -62,6 +66,7 @@ impl Options {
             connect: CONNECT_DEFAULT,
             statement: STATEMENT_DEFAULT,
             call: CALL_DEFAULT,
+            silence: SILENCE_DEFAULT,
             makes_partitions: true,
             zones: None,
             audit_changes: true,

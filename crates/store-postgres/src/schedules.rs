@@ -15,7 +15,7 @@ use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::record::rule::date_numbers;
 use crate::sql;
-use crate::store::{Database, PostgresStore, plain};
+use crate::store::{Database, PostgresStore};
 
 impl Database {
     async fn put_calendar_now(
@@ -62,36 +62,23 @@ impl Schedules for PostgresStore {
     }
 
     async fn schedules(&self, tenant: &Tenant, ids: Vec<ScheduleId>) -> Result<Vec<Option<Schedule>>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.schedules_now(tenant, &ids).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.schedules_now(tenant, &ids)).await
     }
 
     async fn find_schedule(&self, tenant: &Tenant, name: &str) -> Result<Option<ScheduleId>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.find_schedule_now(tenant, name).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.find_schedule_now(tenant, name)).await
     }
 
     async fn list_schedules(&self, query: ScheduleQuery) -> Result<SchedulePage, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.list_schedules_now(&query).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.list_schedules_now(&query)).await
     }
 
     async fn count_schedules(&self, tenant: &Tenant) -> Result<u64, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.count_schedules_now(tenant).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.count_schedules_now(tenant)).await
     }
 
     async fn schedule_tenants(&self, after: Option<Tenant>, count_max: usize) -> Result<Vec<Tenant>, Error> {
-        let read =
-            async { self.database.schedule_tenants_now(after.as_ref(), count_max).await.map_err(plain) };
+        let read = self.database.schedule_tenants_now(after.as_ref(), count_max);
         self.database.connections.bounded(read).await
     }
 
@@ -102,39 +89,29 @@ impl Schedules for PostgresStore {
         before: Option<LedgerCursor>,
         count_max: usize,
     ) -> Result<LedgerPage, Error> {
-        let read = async { self.database.ledger_now(tenant, id, before, count_max).await.map_err(plain) };
+        let read = self.database.ledger_now(tenant, id, before, count_max);
         self.database.connections.bounded(read).await
     }
 
     async fn put_calendar(&self, tenant: &Tenant, name: &str, dates: Option<Dates>) -> Result<(), Error> {
-        let write =
-            async { self.database.put_calendar_now(tenant, name, dates.as_ref()).await.map_err(plain) };
+        let write = self.database.put_calendar_now(tenant, name, dates.as_ref());
         self.database.connections.bounded(write).await
     }
 
     async fn calendar(&self, tenant: &Tenant, name: &str) -> Result<Option<Dates>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.calendar_now(tenant, name).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.calendar_now(tenant, name)).await
     }
 
     async fn calendars(&self, tenant: &Tenant) -> Result<Vec<Arc<str>>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.calendars_now(tenant).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.calendars_now(tenant)).await
     }
 
     async fn note_zones(&self, identity: Option<Arc<str>>) -> Result<(), Error> {
-        let write = async { self.database.note_zones_now(identity.as_deref()).await.map_err(plain) };
+        let write = self.database.note_zones_now(identity.as_deref());
         self.database.connections.bounded(write).await
     }
 
     async fn noted_zones(&self) -> Result<Option<Arc<str>>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.noted_zones_now().await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.noted_zones_now()).await
     }
 }

@@ -6,6 +6,8 @@
 //! job that comes in below has a timer of its own. Then those that are writing at that moment are noted, by the lock that
 //! all of them hold; once they have ended, what they wrote is looked at, and the mark is moved. An old
 //! transaction of somebody else, with whatever it has done, holds nothing up.
+//!
+//! A round takes on so much and no more ([`crate::pace`]): what is left is for the next, which goes on from there.
 
 use deadpool_postgres::ClientWrapper;
 use tidewheel_core::id::JobId;
@@ -18,6 +20,7 @@ use tidewheel_store::Error;
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
 use crate::load::bucket_column;
+use crate::pace::PASSED_COUNT_MAX;
 use crate::record::status;
 use crate::sql;
 use crate::store::{PostgresStore, plain};
@@ -30,9 +33,16 @@ const LATE_MS: i64 = 10 * SECOND_MS;
 /// Jobs that still wait so long after their bucket was over get timers, so many in a round.
 const STRAGGLER_MS: i64 = HOUR_MS;
 const STRAGGLERS_COUNT: i64 = 500;
+/// They are looked for among so many from where the agenda of a tenant begins.
+const STRAGGLERS_LOOKED_COUNT: i64 = 2_000;
 
-/// Statements may go through much when upkeep has not been done for long.
-const SETTINGS: &str = "SET LOCAL statement_timeout = '10min'";
+/// For going through jobs and their first events side by side, which are in the same order: that is three times as fast as to
+/// look for the event of each.
+const SIDE_BY_SIDE: &str =
+    "SET LOCAL enable_mergejoin = on; SET LOCAL enable_nestloop = off; SET LOCAL enable_sort = off";
+/// As all other statements have it.
+const AS_USUAL: &str =
+    "SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = on; SET LOCAL enable_sort = on";
 
 /// What is fixed, and when.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +52,20 @@ pub(crate) struct Settling {
     pub(crate) pause_ms: i64,
     /// Up to when the agenda is gone through; by the database's clock if not given.
     pub(crate) until: Option<Timestamp>,
+    /// How many jobs are passed at most.
+    pub(crate) count_max: i64,
+}
+
+/// What a round leaves to do.
+struct Left {
+    /// Those who write are to be noted.
+    writers: bool,
+    /// There was more than it could take on.
+    more: bool,
+}
+
+impl Left {
+    const NOTHING: Self = Self { writers: false, more: false };
 }
 
 struct Marks {
@@ -52,17 +76,19 @@ struct Marks {
     now: Timestamp,
 }
 
-/// One round: what was said becomes so, if nobody is left who may not have heard of it; and the next is said.
-pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Result<(), Trouble> {
+/// One round: what was said becomes so, if nobody is left who may not have heard of it; and the next is said. Returns whether
+/// there is more to pass than it could take on.
+pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Result<bool, Trouble> {
     let transaction = connections.begin(Lane::Scheduler).await?;
     let outcome = round(transaction.client()?, settling).await;
-    if transaction.end(outcome).await? {
+    let left = transaction.end(outcome).await?;
+    if left.writers {
         // Only what is committed is seen by those who are not noted here.
         let transaction = connections.begin(Lane::Scheduler).await?;
         let outcome = note_writers(transaction.client()?).await;
         transaction.end(outcome).await?;
     }
-    Ok(())
+    Ok(left.more)
 }
 
 async fn note_writers(client: &ClientWrapper) -> Result<(), Trouble> {
@@ -75,36 +101,54 @@ async fn note_writers(client: &ClientWrapper) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Returns whether those who write are to be noted.
-async fn round(client: &ClientWrapper, settling: Settling) -> Result<bool, Trouble> {
-    client.batch_execute(SETTINGS).await?;
-    let Some(marks) = take_marks(client, settling.pause_ms).await? else { return Ok(false) };
-    let (mut settled, mut attempts_from) = (marks.settled, marks.attempts_from);
+async fn round(client: &ClientWrapper, settling: Settling) -> Result<Left, Trouble> {
+    let Some(marks) = take_marks(client, settling.pause_ms).await? else { return Ok(Left::NOTHING) };
+    let (mut settled, mut attempts_from, mut more) = (marks.settled, marks.attempts_from, false);
     if let Some(candidate) = marks.candidate {
         if !marks.waits {
-            return Ok(true);
+            return Ok(Left { writers: true, more: false });
         }
         let statement = client.prepare_cached(sql::WRITERS_LEFT).await?;
         if client.query_one(&statement, &[]).await?.try_get(0)? {
-            return Ok(false);
+            return Ok(Left::NOTHING);
         }
-        run(client, sql::FOLD_TALLIES, Some((settled, candidate))).await?;
+        settled = go_on(client, sql::FOLD_TALLIES, (marks.settled, candidate), settling.count_max).await?;
         run(client, sql::FORGET_ATTEMPTS, None).await?;
         // Only what began before the last round: most attempts are over by then.
-        run(client, sql::NOTE_ATTEMPTS, Some((attempts_from, settled))).await?;
-        run(client, sql::CLOSE_AGENDA, None).await?;
-        run(client, sql::CONFIRM_AGENDA, None).await?;
-        (attempts_from, settled) = (settled, candidate);
+        let range = (marks.attempts_from, marks.settled);
+        attempts_from = go_on(client, sql::NOTE_ATTEMPTS, range, settling.count_max).await?;
+        more = settled < candidate || attempts_from < marks.settled;
+        if confirm(client, settling.count_max).await? {
+            // What is left of it still stands, and so do those who have ended: the next round need not begin anew.
+            run(client, sql::KEEP_MARKS, Some((settled, attempts_from))).await?;
+            return Ok(Left { writers: false, more: true });
+        }
     }
     let until = settling.until.unwrap_or_else(|| marks.now.plus_ms(-LATE_MS));
     move_stragglers(client, settling.shards, until, marks.now).await?;
-    let statement = client.prepare_cached(sql::PROPOSE_AGENDA).await?;
-    let bucket = bucket_column(Bucket::of(until));
-    client
-        .execute(&statement, &[&i32::from(settling.shards), &bucket, &Uid::from(JobId::new(until, 0))])
-        .await?;
+    more |= propose(client, settling, until).await?;
     run(client, sql::SET_MARKS, Some((settled, attempts_from))).await?;
-    Ok(true)
+    Ok(Left { writers: true, more })
+}
+
+/// Returns whether some of it is left.
+async fn confirm(client: &ClientWrapper, count_max: i64) -> Result<bool, Trouble> {
+    client.batch_execute(SIDE_BY_SIDE).await?;
+    let statement = client.prepare_cached(sql::CONFIRM_AGENDA).await?;
+    let row = client.query_one(&statement, &[&count_max]).await?;
+    client.batch_execute(AS_USUAL).await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Returns whether more could have been said.
+async fn propose(client: &ClientWrapper, settling: Settling, until: Timestamp) -> Result<bool, Trouble> {
+    let (shards, bucket) = (i32::from(settling.shards), bucket_column(Bucket::of(until)));
+    let until = Uid::from(JobId::new(until, 0));
+    client.batch_execute(SIDE_BY_SIDE).await?;
+    let statement = client.prepare_cached(sql::PROPOSE_AGENDA).await?;
+    let row = client.query_one(&statement, &[&shards, &bucket, &until, &settling.count_max]).await?;
+    client.batch_execute(AS_USUAL).await?;
+    Ok(row.try_get(0)?)
 }
 
 async fn move_stragglers(
@@ -118,8 +162,12 @@ async fn move_stragglers(
     let base = Timestamp::from_ms(0);
     let standing = status::encode(&Status::scheduled(base), base);
     let statement = client.prepare_cached(sql::MOVE_STRAGGLERS).await?;
+    let (shards, now) = (i32::from(shards), now.as_ms());
     client
-        .execute(&statement, &[&i32::from(shards), &bucket, &STRAGGLERS_COUNT, &now.as_ms(), &standing])
+        .execute(
+            &statement,
+            &[&shards, &bucket, &STRAGGLERS_COUNT, &now, &standing, &STRAGGLERS_LOOKED_COUNT],
+        )
         .await?;
     Ok(())
 }
@@ -134,6 +182,17 @@ async fn take_marks(client: &ClientWrapper, pause_ms: i64) -> Result<Option<Mark
         waits: row.try_get("waits")?,
         now: Timestamp::from_ms(row.try_get("now")?),
     }))
+}
+
+/// Goes through a range of numbers as far as it may; returns how far.
+async fn go_on(
+    client: &ClientWrapper,
+    sql: &str,
+    (from, upto): (i64, i64),
+    count_max: i64,
+) -> Result<i64, Trouble> {
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.query_one(&statement, &[&from, &upto, &count_max]).await?.try_get(0)?)
 }
 
 async fn run(client: &ClientWrapper, sql: &str, range: Option<(i64, i64)>) -> Result<(), Trouble> {
@@ -152,7 +211,15 @@ impl PostgresStore {
     /// # Errors
     /// When the database does not allow it now; reads then cost more, and find the same.
     pub async fn settle(&self, until: Timestamp) -> Result<(), Error> {
-        let settling = Settling { shards: self.database.shards, pause_ms: 0, until: Some(until) };
+        self.settle_at_most(until, PASSED_COUNT_MAX).await.map(drop)
+    }
+
+    /// The same, passing so many jobs at most, or about twice that; says whether there is more.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn settle_at_most(&self, until: Timestamp, count_max: i64) -> Result<bool, Error> {
+        let settling = Settling { shards: self.database.shards, pause_ms: 0, until: Some(until), count_max };
         settle(&self.database.connections, settling).await.map_err(plain)
     }
 }

@@ -39,9 +39,9 @@ statements! {
     INSERT_EARLY_ENDS = "insert_early_ends";
     TAKE_MARKS = "take_marks";
     SET_MARKS = "set_marks";
+    KEEP_MARKS = "keep_marks";
     NOTE_WRITERS = "note_writers";
     WRITERS_LEFT = "writers_left";
-    CLOSE_AGENDA = "close_agenda";
     CONFIRM_AGENDA = "confirm_agenda";
     PROPOSE_AGENDA = "propose_agenda";
     MOVE_STRAGGLERS = "move_stragglers";

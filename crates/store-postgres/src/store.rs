@@ -18,6 +18,7 @@ use tidewheel_store::{
 use crate::connections::{Connections, Lane};
 use crate::desk::{Found, JobKey, StoredJob};
 use crate::fault::Trouble;
+use crate::history::MOVED_COUNT_MAX;
 use crate::load::{find_jobs, find_keys, shard_column};
 use crate::recall::Recall;
 use crate::record::rule::Rules;
@@ -60,7 +61,7 @@ impl Drop for PostgresStore {
 /// For calls that write nothing that could be overtaken.
 pub(crate) fn plain(trouble: Trouble) -> Error {
     match trouble {
-        Trouble::Failed(error) => error,
+        Trouble::Failed(error) | Trouble::Own(error) => error,
         Trouble::Raced => Error::Unavailable("another was faster; try again".to_owned()),
     }
 }
@@ -178,7 +179,7 @@ impl Store for PostgresStore {
     }
 
     async fn open_epoch(&self) -> Result<u64, Error> {
-        self.database.connections.bounded(async { self.database.open_epoch_now().await.map_err(plain) }).await
+        self.database.connections.bounded(self.database.open_epoch_now()).await
     }
 
     async fn submit(
@@ -187,10 +188,11 @@ impl Store for PostgresStore {
         jobs: Vec<Submission>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Submitted>, Error> {
-        self.database
-            .connections
-            .bounded(self.submissions.submit(Submitting { now, jobs, on_conflict }))
-            .await
+        // Whatever it met with was noted where the transaction was made, which it may share with others.
+        let submitted = async {
+            self.submissions.submit(Submitting { now, jobs, on_conflict }).await.map_err(Trouble::Own)
+        };
+        self.database.connections.bounded(submitted).await
     }
 
     async fn apply(
@@ -203,10 +205,7 @@ impl Store for PostgresStore {
     }
 
     async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.next_bucket_now(shard, from, until).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.next_bucket_now(shard, from, until)).await
     }
 
     async fn due_tenants(
@@ -216,39 +215,28 @@ impl Store for PostgresStore {
         after: Option<Tenant>,
         count_max: usize,
     ) -> Result<Vec<TenantDue>, Error> {
-        let read = async {
-            self.database.due_tenants_now(shard, bucket, after.as_ref(), count_max).await.map_err(plain)
-        };
+        let read = self.database.due_tenants_now(shard, bucket, after.as_ref(), count_max);
         self.database.connections.bounded(read).await
     }
 
     async fn due(&self, due: Due) -> Result<DuePage, Error> {
-        self.database.connections.bounded(async { self.database.due_now(&due).await.map_err(plain) }).await
+        self.database.connections.bounded(self.database.due_now(&due)).await
     }
 
     async fn running(&self) -> Result<Vec<Job>, Error> {
-        self.database.connections.bounded(async { self.database.running_now().await.map_err(plain) }).await
+        self.database.connections.bounded(self.database.running_now()).await
     }
 
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.get_now(tenant, ids).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.get_now(tenant, ids)).await
     }
 
     async fn get_each(&self, now: Timestamp, jobs: Vec<(Tenant, JobId)>) -> Result<Vec<Option<Job>>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.get_each_now(now, jobs).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.get_each_now(now, jobs)).await
     }
 
     async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.find_key_now(now, tenant, key).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.find_key_now(now, tenant, key)).await
     }
 
     async fn claim_key(
@@ -261,39 +249,27 @@ impl Store for PostgresStore {
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
-        self.database.connections.bounded(async { self.database.list_now(&query).await.map_err(plain) }).await
+        self.database.connections.bounded(self.database.list_now(&query)).await
     }
 
     async fn counts(&self, tenant: Option<&Tenant>) -> Result<Counts, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.counts_now(tenant).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.counts_now(tenant)).await
     }
 
     async fn busiest(&self, count_max: usize) -> Result<Vec<(Tenant, Counts)>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.busiest_now(count_max).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.busiest_now(count_max)).await
     }
 
     async fn save_checkpoints(&self, checkpoints: Vec<Checkpoint>) -> Result<(), Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.save_checkpoints_now(&checkpoints).await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.save_checkpoints_now(&checkpoints)).await
     }
 
     async fn checkpoints(&self) -> Result<Vec<Checkpoint>, Error> {
-        self.database
-            .connections
-            .bounded(async { self.database.checkpoints_now().await.map_err(plain) })
-            .await
+        self.database.connections.bounded(self.database.checkpoints_now()).await
     }
 
     async fn drop_history(&self, now: Timestamp, before: Timestamp) -> Result<u64, Error> {
-        self.database.drop_history_now(now, before).await.map_err(plain)
+        self.drop_history_moving(now, before, MOVED_COUNT_MAX).await
     }
 
     fn health(&self) -> Health {

@@ -93,7 +93,7 @@ async fn next_group(receiver: &Mutex<mpsc::Receiver<Queued>>) -> Option<Vec<Queu
 }
 
 impl Database {
-    async fn submit_group(&self, group: &[Submitting]) -> Result<Vec<Vec<Submitted>>, Error> {
+    async fn submit_group(&self, group: &[Submitting]) -> Result<Vec<Vec<Submitted>>, Trouble> {
         for round in 0..ROUNDS_COUNT_MAX {
             let transaction = self.connections.begin(Lane::Caller).await?;
             let mut desk = Desk::of_round(round);
@@ -101,9 +101,8 @@ impl Database {
             let ended = transaction.end(outcome).await;
             self.note(&desk, newest(group), ended.is_ok());
             match ended {
-                Ok(answers) => return Ok(answers),
-                Err(Trouble::Failed(error)) => return Err(error),
                 Err(Trouble::Raced) => {}
+                answered => return answered,
             }
         }
         Err(crowded())
@@ -139,7 +138,7 @@ impl Database {
             }
             load_missing(client, &self.rules, desk).await?;
         }
-        Err(crowded().into())
+        Err(crowded())
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::connections::{Connections, Lane};
 use crate::fault::Trouble;
+use crate::pace::Pace;
 use crate::recall::Recall;
 use crate::settle::{Settling, settle};
 use crate::{audit, partitions};
@@ -38,7 +39,7 @@ pub(crate) fn spawn(
         let mut settles = tokio::time::interval(SETTLE_EVERY);
         settles.set_missed_tick_behavior(MissedTickBehavior::Delay);
         settles.tick().await;
-        let settling = Settling { shards, pause_ms: SETTLE_PAUSE_MS, until: None };
+        let mut pace = Pace::default();
         let mut ages = tokio::time::interval(AGE_EVERY);
         ages.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
@@ -54,8 +55,9 @@ pub(crate) fn spawn(
                 }
                 _ = ages.tick() => recall.age(),
                 _ = settles.tick() => {
-                    if let Err(trouble) = connections.bounded_upkeep(settle(&connections, settling)).await {
-                        tracing::debug!(?trouble, "marks could not be moved up");
+                    pace = settle_one(&connections, shards, pace).await;
+                    if pace.is_behind() {
+                        settles.reset_immediately();
                     }
                 }
                 _ = partitions.tick(), if makes_partitions => {
@@ -72,6 +74,19 @@ pub(crate) fn spawn(
     })
 }
 
+/// One round of moving marks up.
+async fn settle_one(connections: &Connections, shards: u16, pace: Pace) -> Pace {
+    let pause_ms = if pace.is_behind() { 0 } else { SETTLE_PAUSE_MS };
+    let settling = Settling { shards, pause_ms, until: None, count_max: pace.count_max() };
+    match connections.bounded_upkeep(settle(connections, settling)).await {
+        Ok(is_behind) => pace.succeeded(is_behind),
+        Err(trouble) => {
+            tracing::debug!(?trouble, "marks could not be moved up");
+            pace.failed()
+        }
+    }
+}
+
 /// Tries until a write goes through: only that shows that the database takes them again.
 async fn probe(weak: &Weak<Connections>) {
     let mut tick = tokio::time::interval(PROBE_EVERY);
@@ -83,7 +98,7 @@ async fn probe(weak: &Weak<Connections>) {
             let written = transaction.client()?.execute("UPDATE settings SET shards = shards", &[]).await;
             transaction.end(written.map_err(Trouble::from)).await
         };
-        if connections.bounded(async { write.await.map_err(crate::store::plain) }).await.is_ok() {
+        if connections.bounded(write).await.is_ok() {
             connections.reserve().await;
             return;
         }

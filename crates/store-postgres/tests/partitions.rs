@@ -116,6 +116,59 @@ async fn days_are_made_and_dropped_and_nothing_is_lost() {
     store.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_day_that_much_outlives_is_emptied_by_the_row() {
+    let options = database::fresh();
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let acme = Tenant::new("acme").unwrap();
+    let all: Vec<Job> = (0..5).map(|tail| job(&acme, START.plus_ms(HOUR_MS), tail)).collect();
+    submit(&store, &all).await;
+    store.make_partitions(START).await.unwrap();
+    let noon = START.plus_ms(DAY_MS / 2);
+    for done in &all[..3] {
+        finish(&store, noon, done).await;
+    }
+    let (later, before) = (START.plus_ms(DAY_MS + HOUR_MS), START.plus_ms(DAY_MS));
+    // Two wait, and only one may be moved.
+    assert_eq!(store.drop_history_moving(later, before, 1).await.unwrap(), 3);
+    assert_eq!(count(&options, "jobs_d18000").await, 2, "the day stays, with what waits");
+    assert_eq!(count(&options, "events_d18000").await, 0);
+    assert_eq!(store.drop_history_moving(later, before, 1).await.unwrap(), 0);
+    let ids: Vec<_> = all.iter().map(|job| job.id).collect();
+    let found: Vec<Job> = store.get(&acme, ids.clone()).await.unwrap().into_iter().flatten().collect();
+    assert_eq!(found, all[3..]);
+    let counts = store.counts(None).await.unwrap();
+    assert_eq!((counts.of(State::Scheduled), counts.of(State::Succeeded)), (2, 0));
+    // As many as may be: now it goes, and they are moved.
+    assert_eq!(store.drop_history_moving(later, before, 2).await.unwrap(), 0);
+    assert_eq!(count(&options, "jobs_default").await, 2);
+    let found: Vec<Job> = store.get(&acme, ids).await.unwrap().into_iter().flatten().collect();
+    assert_eq!(found, all[3..]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_parked_jobs_of_a_day_are_found_by_an_index() {
+    let options = database::fresh();
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let set = format!("SET search_path = {}; SET enable_seqscan = off", options.schema);
+    client.batch_execute(&set).await.unwrap();
+    let (from, to) = (START.as_ms(), START.as_ms() + DAY_MS);
+    for (table, column) in [("jobs", "run_at"), ("events", "run_at"), ("ledger", "decided_at")] {
+        let delete = format!(
+            "EXPLAIN DELETE FROM {table}_default
+             WHERE {column} / {DAY_MS} = 18000 AND {column} >= {from} AND {column} < {to}"
+        );
+        let plan = client.query(&delete, &[]).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let index = format!("{table}_default_day");
+        assert!(plan.iter().any(|line| line.contains(&index)), "{plan:#?}");
+    }
+    store.close().await.unwrap();
+}
+
 /// How many wait for a lock in this schema.
 async fn waiting(client: &tokio_postgres::Client, schema: &str) -> i64 {
     let sql = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation

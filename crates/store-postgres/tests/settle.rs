@@ -5,7 +5,9 @@
 
 mod database;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Rejection, Spec, State};
@@ -178,6 +180,50 @@ async fn a_job_that_is_being_written_is_not_passed_and_an_old_transaction_holds_
     settle(&store, Timestamp::MAX).await;
     assert_eq!(count(&client, "agenda").await, 0, "though a transaction has been open all the time");
     drop(forgotten);
+    store.close().await.unwrap();
+}
+
+/// Beyond what the clock of the database reaches: by itself the store proposes nothing there, whatever else it does meanwhile.
+const FAR_MS: i64 = 100 * 365 * 24 * HOUR_MS;
+
+#[tokio::test]
+async fn much_that_has_begun_is_passed_in_several_rounds() {
+    let options = database::fresh();
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let client = connect(&options).await;
+    let jobs: Vec<Job> = (0..60).map(|n| job(FAR_MS + n, 5)).collect();
+    submit(&store, &jobs).await;
+    let now = START.plus_ms(FAR_MS + 60_000);
+    for job in &jobs {
+        let order = |command| Order { tenant: job.tenant.clone(), id: job.id, command, key: None };
+        let claimed = store.apply(now, None, vec![order(claiming())]).await.unwrap().remove(0).unwrap();
+        let token = claimed.job.status.token;
+        let succeed = order(Command::Succeed { token, finding: Finding::default() });
+        store.apply(now, None, vec![succeed]).await.unwrap().remove(0).unwrap();
+    }
+    // Where the agenda was seen to begin. A round proposes 20 jobs at most, so it cannot be gone through in one.
+    let mut seen = BTreeSet::new();
+    let passing = async {
+        loop {
+            let is_more = store.settle_at_most(Timestamp::MAX, 10).await.unwrap();
+            let rows = client.query("SELECT from_id::text FROM agenda", &[]).await.unwrap();
+            seen.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+            if rows.is_empty() && !is_more {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(180), passing).await.expect("all of it to be passed");
+    assert!(seen.len() > 2, "it was passed at once: {seen:?}");
+    // What is looked at by its number is bounded, too; rounds go on until all of it is through.
+    let settled = async {
+        while count(&client, "tallies").await > 0 {
+            store.settle_at_most(Timestamp::MAX, 10).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(180), settled).await.expect("all to be counted");
+    assert_eq!(store.counts(None).await.unwrap().of(State::Succeeded), 60);
+    assert_eq!(store.running().await.unwrap(), []);
     store.close().await.unwrap();
 }
 

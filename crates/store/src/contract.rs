@@ -209,6 +209,8 @@ impl Counts {
 pub enum Health {
     /// Takes everything.
     Ready,
+    /// Takes nothing new for want of room, for this reason. What is there may still be finished.
+    Full(String),
     /// Takes no writes, for this reason.
     ReadOnly(String),
 }

@@ -42,10 +42,11 @@ impl Client {
         Ok(Submitted { id: answer.id, duplicate: answer.duplicate })
     }
 
-    /// Submits many jobs in one request; each is answered for by itself, in the order given.
+    /// Submits many jobs in one request, or in several if they are more at once than the tenant may have waiting or than
+    /// the server takes; each is answered for by itself, in the order given.
     ///
     /// # Errors
-    /// As for [`Self::submit`], where the request as a whole is concerned.
+    /// As for [`Self::submit`], where all of them are concerned.
     pub async fn submit_all(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Submitted, Error>>, Error> {
         jobs.iter_mut().for_each(give_key);
         let mut answers = self.send_all(&jobs).await?;
@@ -72,18 +73,60 @@ impl Client {
                 Err(Error::Refused(Box::new(Problem { title, code, status: 422, ..Problem::default() })))
             }
         };
-        Ok(answers.into_iter().map(read).collect())
+        Ok(answers.into_iter().map(|answer| answer.and_then(read)).collect())
     }
 
-    async fn send_all(&self, jobs: &[NewJob]) -> Result<Vec<SubmitAnswer>, Error> {
+    /// Sends all at once, and halves of what cannot be sent so: what is wrong with some, or with their number, is not the
+    /// others' fault. Fails as a whole only where none was sent apart from the others.
+    async fn send_all(&self, jobs: &[NewJob]) -> Result<Vec<Answered>, Error> {
+        let mut answers: Vec<Answered> = Vec::with_capacity(jobs.len());
+        // Those that come first lie on top.
+        let mut parts = vec![jobs];
+        while let Some(part) = parts.pop() {
+            match self.send_part(part).await {
+                Ok(answered) => answers.extend(answered.into_iter().map(Ok)),
+                Err(error) if part.len() > 1 && may_do_in_parts(&error) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(error) if part.len() == jobs.len() => return Err(error),
+                Err(error) => {
+                    // What may do better later was waited for as long as patience lasts. The others would wait as long, one
+                    // part after the other.
+                    let unsent = if error.is_retryable() { std::mem::take(&mut parts) } else { Vec::new() };
+                    let count = part.len() + unsent.into_iter().map(<[NewJob]>::len).sum::<usize>();
+                    answers.extend(std::iter::repeat_n(Err(error), count));
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn send_part(&self, jobs: &[NewJob]) -> Result<Vec<SubmitAnswer>, Error> {
         let call = Call::post(&["jobs", "batch"]).query("partial", "true").json(json(&jobs)?).repeatable();
-        let answers: SubmitBatchAnswer = self.send(&call).await?.json()?;
-        Ok(answers.jobs)
+        let answer = self.send(&call).await?;
+        let answers = answer.json::<SubmitBatchAnswer>()?.jobs;
+        if answers.len() != jobs.len() {
+            let fault = format!("{} answers to {} jobs", answers.len(), jobs.len());
+            return Err(Error::unexpected(answer.status, &answer.body, Some(fault)));
+        }
+        Ok(answers)
     }
 }
 
-fn is_shed(answer: &SubmitAnswer) -> bool {
-    answer.error.as_ref().is_some_and(|problem| problem.code == Code::Overloaded.as_str())
+/// What became of a job, or why nothing is known to have.
+type Answered = Result<SubmitAnswer, Error>;
+
+fn is_shed(answer: &Answered) -> bool {
+    let problem = answer.as_ref().ok().and_then(|answer| answer.error.as_ref());
+    problem.is_some_and(|problem| problem.code == Code::Overloaded.as_str())
+}
+
+/// Whether fewer jobs may be taken where these are not: they are too many, or one of them cannot be put into a request.
+fn may_do_in_parts(error: &Error) -> bool {
+    let code = error.problem().and_then(|problem| problem.code.as_deref());
+    let too_many = [Code::BatchOverLimit, Code::BatchTooLarge, Code::BodyTooLarge].map(Code::as_str);
+    matches!(error, Error::Setup(_)) || code.is_some_and(|code| too_many.contains(&code))
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
@@ -102,7 +145,8 @@ fn give_key(job: &mut NewJob) {
 }
 
 /// Submits jobs of many callers in batches. One batch is under way at a time and the next is gathered meanwhile, so
-/// batches grow with the load, and a server that asks for patience (429, 503) slows all callers down. Clones share it.
+/// batches grow with the load, and a server that asks for patience (429, 503) slows all callers down. A batch that is more
+/// than the tenant may have waiting goes out in parts. Clones share it.
 ///
 /// ```no_run
 /// use tidewheel_api::client::{Client, ClientConfig, Patience, Submitter};

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::proto::v1::NewJob;
 
 /// Answers one connection after the other from `script`, each as it stands; an empty one hangs up unanswered.
 /// Gives its URL and the requests it saw.
@@ -106,6 +107,80 @@ async fn any_other_call_is_sent_once() {
     let error = client(&url).send(&Call::post(&["jobs"]).json("{}")).await.unwrap_err();
     assert!(error.leaves_doubt(), "{error}");
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+fn too_many() -> String {
+    answer(422, "", r#"{"title":"More at once than may ever wait","code":"batch_over_limit"}"#)
+}
+
+fn taken(ids: &[&str]) -> String {
+    let jobs: Vec<String> = ids.iter().map(|id| format!("{{\"id\":\"{id}\"}}")).collect();
+    answer(200, "", &format!("{{\"jobs\":[{}]}}", jobs.join(",")))
+}
+
+fn keyed(key: &str) -> NewJob {
+    NewJob { r#type: "t".into(), idempotency_key: key.into(), ..NewJob::default() }
+}
+
+/// Which of the keys each request held.
+fn keys_in(seen: &[String], keys: &[&str]) -> Vec<String> {
+    let held = |request: &String| -> String {
+        keys.iter().filter(|key| request.contains(&format!("\"{key}\""))).copied().collect()
+    };
+    seen.iter().map(held).collect()
+}
+
+#[tokio::test]
+async fn a_batch_beyond_the_tenants_limit_is_sent_in_halves_down_to_one() {
+    let script = vec![too_many(), taken(&["1", "2"]), too_many(), taken(&["3"]), too_many()];
+    let (url, seen) = scripted(script).await;
+    let keys = ["k1", "k2", "k3", "k4"];
+    let answers = client(&url).submit_all(keys.map(keyed).to_vec()).await.unwrap();
+    let ids: Vec<&str> = answers.iter().flatten().map(|submitted| submitted.id.as_str()).collect();
+    assert_eq!(ids, ["1", "2", "3"]);
+    let refused = answers[3].as_ref().unwrap_err();
+    assert_eq!(refused.problem().and_then(|problem| problem.code.as_deref()), Some("batch_over_limit"));
+    assert_eq!(keys_in(&seen.lock().unwrap(), &keys), ["k1k2k3k4", "k1k2", "k3k4", "k3", "k4"]);
+}
+
+#[tokio::test]
+async fn once_patience_is_over_the_other_parts_are_not_sent() {
+    let later = answer(429, "retry-after: 3600\r\n", r#"{"title":"Slow","code":"too_many_waiting"}"#);
+    let (url, seen) = scripted(vec![too_many(), taken(&["1"]), too_many(), later, fine()]).await;
+    let keys = ["k1", "k2", "k3"];
+    let answers = client(&url).submit_all(keys.map(keyed).to_vec()).await.unwrap();
+    assert_eq!(answers.len(), 3);
+    assert!(answers[0].is_ok(), "{answers:?}");
+    for answer in &answers[1..] {
+        assert_eq!(answer.as_ref().unwrap_err().problem().map(|problem| problem.status), Some(429));
+    }
+    assert_eq!(keys_in(&seen.lock().unwrap(), &keys), ["k1k2k3", "k1", "k2k3", "k2"]);
+}
+
+#[tokio::test]
+async fn a_single_job_beyond_the_limit_is_told_so() {
+    let (url, seen) = scripted(vec![too_many(), fine()]).await;
+    let refused = client(&url).submit_all(vec![keyed("k1")]).await.unwrap_err();
+    assert_eq!(refused.problem().map(|problem| problem.status), Some(422));
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_sent_does_not_keep_the_others_from_it() {
+    let (url, seen) = scripted(vec![taken(&["1"]), taken(&["3"])]).await;
+    let broken = NewJob { payload: "{".into(), ..keyed("k2") };
+    let answers = client(&url).submit_all(vec![keyed("k1"), broken, keyed("k3")]).await.unwrap();
+    let ids: Vec<Option<&str>> =
+        answers.iter().map(|answer| answer.as_ref().ok().map(|submitted| submitted.id.as_str())).collect();
+    assert_eq!(ids, [Some("1"), None, Some("3")]);
+    assert_eq!(keys_in(&seen.lock().unwrap(), &["k1", "k2", "k3"]), ["k1", "k3"]);
+}
+
+#[tokio::test]
+async fn answers_that_are_not_one_for_each_job_are_nobodys() {
+    let (url, _) = scripted(vec![taken(&["1"])]).await;
+    let error = client(&url).submit_all(vec![keyed("k1"), keyed("k2")]).await.unwrap_err();
+    assert!(error.to_string().contains("1 answers to 2 jobs"), "{error}");
 }
 
 #[tokio::test]

@@ -176,8 +176,8 @@ codes! {
     StoreReadOnly = "store_read_only", 503, "The store takes no writes";
     /// The server is stopping. Another one, or this one restarted, will answer.
     Draining = "draining", 503, "The server is stopping";
-    /// The server has as many connections, or holds as many bytes of unfinished requests, as it may, or it stores so many jobs
-    /// that those of this priority must wait. Try again.
+    /// The server has as many connections, or holds as many bytes of unfinished requests or of answers that are not read
+    /// yet, as it may, or it stores so many jobs that those of this priority must wait. Try again.
     Overloaded = "overloaded", 503, "The server is busy";
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`fault`] | what can be wrong: stable codes, and where in the request |
 //! | [`read`] | one JSON object, field by field |
+//! | `number` | numbers and durations in it, exactly |
 //! | [`job_request`] | a job to be submitted |
 //! | [`call_key`] | the idempotency key of a call that is no submission |
 //! | [`order_request`] | what is asked of jobs that exist |
@@ -31,6 +32,7 @@ pub mod flat_request;
 pub mod job_request;
 pub mod key_request;
 pub mod notification_request;
+mod number;
 pub mod order_request;
 pub mod query;
 pub mod read;

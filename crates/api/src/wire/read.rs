@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tidewheel_core::time::{Timestamp, format_duration, parse_duration};
+use tidewheel_core::time::Timestamp;
 
 use super::fault::{At, Code, Faults, nearest, shown};
 
@@ -300,7 +300,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn expected(&self, what: &str, at: &At<'_>, faults: &mut Faults) {
+    /// Notes that its value is of another type than it must be.
+    pub(super) fn expected(&self, what: &str, at: &At<'_>, faults: &mut Faults) {
         if self.name.is_empty() {
             wrong_type(what, self.raw, at, faults);
         } else {
@@ -364,67 +365,6 @@ impl<'a> Field<'a> {
                 None
             }
         }
-    }
-
-    /// Its value as a duration in milliseconds: a number of seconds, or a text.
-    pub fn duration(&self, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
-        let text = match self.raw.as_bytes().first() {
-            Some(b'"') => self.free_text(at, faults)?,
-            Some(b'0'..=b'9' | b'-') => Cow::Borrowed(self.raw),
-            Some(_) | None => {
-                self.expected("a duration: a string such as \"90s\", or a number of seconds", at, faults);
-                return None;
-            }
-        };
-        match parse_duration(&text) {
-            Ok(ms) => Some(ms),
-            Err(fault) => {
-                self.refuse(Code::InvalidDuration, at, faults, fault.to_string());
-                None
-            }
-        }
-    }
-
-    /// Its value as a duration within bounds.
-    pub fn duration_within(&self, min_ms: i64, max_ms: i64, at: &At<'_>, faults: &mut Faults) -> Option<i64> {
-        let ms = self.duration(at, faults)?;
-        if (min_ms..=max_ms).contains(&ms) {
-            return Some(ms);
-        }
-        let [given, min, max] = [ms, min_ms, max_ms].map(format_duration);
-        self.refuse(Code::InvalidValue, at, faults, format!("{given} is not between {min} and {max}"));
-        None
-    }
-
-    /// Its value as a whole number within bounds.
-    pub fn whole(&self, min: u64, max: u64, at: &At<'_>, faults: &mut Faults) -> Option<u64> {
-        let Ok(number) = self.raw.parse::<u64>() else {
-            if serde_json::from_str::<f64>(self.raw).is_ok() {
-                let detail = format!("{} is not a whole number between {min} and {max}", shown(self.raw));
-                self.refuse(Code::InvalidValue, at, faults, detail);
-            } else {
-                self.expected("a whole number", at, faults);
-            }
-            return None;
-        };
-        if (min..=max).contains(&number) {
-            return Some(number);
-        }
-        self.refuse(Code::InvalidValue, at, faults, format!("{number} is not between {min} and {max}"));
-        None
-    }
-
-    /// Its value as a number within bounds.
-    pub fn number(&self, min: f64, max: f64, at: &At<'_>, faults: &mut Faults) -> Option<f64> {
-        let Ok(number) = serde_json::from_str::<f64>(self.raw) else {
-            self.expected("a number", at, faults);
-            return None;
-        };
-        if number >= min && number <= max {
-            return Some(number);
-        }
-        self.refuse(Code::InvalidValue, at, faults, format!("{number} is not between {min} and {max}"));
-        None
     }
 
     /// Its value as a truth.

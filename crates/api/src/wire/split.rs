@@ -2,12 +2,17 @@
 //! item per line. Never holds more than one item, so memory does not grow with the body.
 //!
 //! The splitter finds where items end and leaves judging them to their reader: what is not valid JSON is either
-//! refused here or inside an item.
+//! refused here or inside an item. An object that begins a body is the wrapper or the first of many items; its first field
+//! tells which.
 
 use memchr::memchr2;
 
+use super::fault::shown;
+
 /// The field that may wrap the array, unless another is named.
 const WRAPPER_DEFAULT: &str = "\"jobs\"";
+/// Fields of items that may hold an array. An object that begins with an array of another name is no item.
+const ITEM_ARRAYS: [&str; 2] = ["payload", "exclude"];
 
 /// How much is taken.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +45,26 @@ pub enum SplitFault {
         /// Items before it.
         index: usize,
     },
+    /// A field beside the array, or an array of another name.
+    #[error("there is no field {name:?}; the array of items is the field {wrapper}, and there is no other")]
+    UnknownField {
+        /// Which, not too much of it.
+        name: String,
+        /// The one that is known, with its quotes.
+        wrapper: &'static str,
+    },
+    /// Something else where the array of items must be.
+    #[error("the field {wrapper} must be an array")]
+    NoArray {
+        /// The field, with its quotes.
+        wrapper: &'static str,
+    },
+    /// An object without fields.
+    #[error("the field {wrapper} is missing: it holds the items, as an array")]
+    NoField {
+        /// The field, with its quotes.
+        wrapper: &'static str,
+    },
     /// Over before its end.
     #[error("the body ends in the middle of the array")]
     Unfinished,
@@ -52,8 +77,12 @@ pub enum SplitFault {
 enum State {
     /// Nothing but white space so far.
     Start,
-    /// After `{`: matching the wrapper's name, this much of it found.
-    Wrapper(usize),
+    /// After `{`, before the first field.
+    Brace,
+    /// In the name of a field, which begins there in what is held.
+    Name { from: usize },
+    /// After the first field's name, which is not the wrapper's.
+    Value { has_colon: bool },
     /// After the wrapper's name, before its colon.
     Colon,
     /// After the colon, before the array.
@@ -64,6 +93,8 @@ enum State {
     Inside,
     /// After the array; inside its wrapper or not.
     After,
+    /// After the comma that follows the array in its wrapper.
+    Beside,
     /// After everything.
     End,
     /// One item per line.
@@ -79,6 +110,8 @@ pub struct Splitter {
     wrapped: bool,
     /// The beginning of an item whose end has not arrived, or of what may turn out to be a line.
     held: Vec<u8>,
+    /// The name of the first field, if it is not the wrapper's.
+    name: String,
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -107,6 +140,7 @@ impl Splitter {
             state,
             wrapped: false,
             held,
+            name: String::new(),
             depth: 0,
             in_text: false,
             escaped: false,
@@ -143,12 +177,15 @@ impl Splitter {
             rest = match self.state {
                 State::Lines => self.line(rest, each)?,
                 State::Inside => self.inside(rest, each)?,
+                State::Brace => self.brace(rest)?,
+                State::Name { from } => self.name(rest, from)?,
+                State::Value { has_colon } => self.value(rest, has_colon)?,
                 State::Start
-                | State::Wrapper(_)
                 | State::Colon
                 | State::Open
                 | State::Before { .. }
                 | State::After
+                | State::Beside
                 | State::End => self.between(rest)?,
             };
         }
@@ -165,39 +202,59 @@ impl Splitter {
             State::After if !self.wrapped => Ok(()),
             State::Start => Err(SplitFault::Empty),
             // An object that broke off before it said what it is; its reader will say what is wrong with it.
-            State::Lines | State::Wrapper(_) => {
+            State::Lines | State::Brace | State::Name { .. } | State::Value { .. } if !self.wrapped => {
                 let held = std::mem::take(&mut self.held);
                 self.emit(&held, each)
             }
-            State::Colon | State::Open | State::Before { .. } | State::Inside | State::After => {
-                Err(SplitFault::Unfinished)
-            }
+            State::Colon
+            | State::Open
+            | State::Before { .. }
+            | State::Inside
+            | State::After
+            | State::Beside
+            | State::Lines
+            | State::Brace
+            | State::Name { .. }
+            | State::Value { .. } => Err(SplitFault::Unfinished),
         }
     }
 
     /// Everything outside of items: looks at the first byte that is not white space.
     fn between<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], SplitFault> {
-        // What may still turn out to be a line is kept, white space and all.
-        if let State::Wrapper(found) = self.state {
-            return self.wrapper(bytes, found);
-        }
         let rest = bytes.trim_ascii_start();
         let Some((byte, after)) = rest.split_first() else { return Ok(rest) };
         let (state, rest) = match (self.state, *byte) {
             (State::Start, b'[') | (State::Open, b'[') => (State::Before { may_end: true }, after),
             (State::Start, b'{') => {
                 self.held.push(b'{');
-                (State::Wrapper(0), after)
+                (State::Brace, after)
             }
             (State::Start, _) => (State::Lines, rest),
             (State::Colon, b':') => (State::Open, after),
+            (State::Open, b'{' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                return Err(SplitFault::NoArray { wrapper: self.wrapper });
+            }
             (State::Before { may_end: true }, b']') => (State::After, after),
             (State::Before { .. }, b',' | b']') => return Err(self.structure("an item is missing")),
             (State::Before { .. }, _) => (State::Inside, rest),
             (State::After, b'}') if self.wrapped => (State::End, after),
-            (State::After, b',') if self.wrapped => return Err(self.structure("a field beside the array")),
+            (State::After, b',') if self.wrapped => (State::Beside, after),
+            (State::Beside, b'"') => {
+                self.held.push(b'"');
+                (State::Name { from: 0 }, after)
+            }
             (State::Colon | State::Open, _) => return Err(self.structure("a field without an array")),
-            (State::After | State::End | State::Wrapper(_) | State::Lines | State::Inside, _) => {
+            (
+                State::After
+                | State::Beside
+                | State::End
+                | State::Brace
+                | State::Name { .. }
+                | State::Value { .. }
+                | State::Lines
+                | State::Inside,
+                _,
+            ) => {
                 return Err(self.structure("something that does not belong there"));
             }
         };
@@ -205,26 +262,80 @@ impl Splitter {
         Ok(rest)
     }
 
-    /// After `{`: either the wrapper's name follows, or this is the first of many lines.
-    fn wrapper<'a>(&mut self, bytes: &'a [u8], found: usize) -> Result<&'a [u8], SplitFault> {
+    /// After `{`: an object without fields is no item, and no wrapper either. What may still turn out to be a line is kept,
+    /// white space and all.
+    fn brace<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], SplitFault> {
         let Some((byte, after)) = bytes.split_first() else { return Ok(bytes) };
-        if found == 0 && byte.is_ascii_whitespace() && self.held.len() < self.limits.item_bytes_max {
-            self.held.push(*byte);
-            return Ok(after);
+        match byte {
+            b'}' => return Err(SplitFault::NoField { wrapper: self.wrapper }),
+            b'"' => self.state = State::Name { from: self.held.len() },
+            byte if byte.is_ascii_whitespace() => {}
+            _ => {
+                self.state = State::Lines;
+                return Ok(bytes);
+            }
         }
-        if self.wrapper.as_bytes().get(found) != Some(byte) {
+        self.hold(&[*byte])?;
+        Ok(after)
+    }
+
+    /// In a name: of the first field, or of one beside the array.
+    fn name<'a>(&mut self, bytes: &'a [u8], from: usize) -> Result<&'a [u8], SplitFault> {
+        let Some((byte, after)) = bytes.split_first() else { return Ok(bytes) };
+        // A name has no line break: this is a line that broke off.
+        if *byte == b'\n' && !self.wrapped {
+            self.escaped = false;
             self.state = State::Lines;
-            // A line break before the first field: one object over several lines.
             return Ok(bytes);
         }
-        self.held.push(*byte);
-        if found + 1 == self.wrapper.len() {
-            self.held.clear();
-            self.wrapped = true;
-            self.state = State::Colon;
-        } else {
-            self.state = State::Wrapper(found + 1);
+        self.hold(&[*byte])?;
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' => self.escaped = true,
+            b'"' => self.named(from)?,
+            _ => {}
         }
+        Ok(after)
+    }
+
+    /// At the end of a name.
+    fn named(&mut self, from: usize) -> Result<(), SplitFault> {
+        let name = serde_json::from_slice::<String>(self.held.get(from..).unwrap_or_default());
+        let is_wrapper = name.as_ref().is_ok_and(|name| *name == self.wrapper.trim_matches('"'));
+        self.state = match (name, self.wrapped) {
+            (Ok(_), true) if is_wrapper => return Err(self.structure("the array a second time")),
+            (Ok(name), true) => return Err(self.unknown(&name)),
+            (Err(_), true) => return Err(self.structure("a name that is no text")),
+            (Ok(_), false) if is_wrapper => {
+                self.held.clear();
+                self.wrapped = true;
+                State::Colon
+            }
+            (Ok(name), false) => {
+                self.name = name;
+                State::Value { has_colon: false }
+            }
+            (Err(_), false) => State::Lines,
+        };
+        Ok(())
+    }
+
+    /// After the name of a first field that is not the wrapper's: an item has it, unless its value is an array that no item
+    /// has. Then it is the wrapper, by a name that is not known.
+    fn value<'a>(&mut self, bytes: &'a [u8], has_colon: bool) -> Result<&'a [u8], SplitFault> {
+        let Some((byte, after)) = bytes.split_first() else { return Ok(bytes) };
+        match (byte, has_colon) {
+            (b':', false) => self.state = State::Value { has_colon: true },
+            (b'[', true) if !ITEM_ARRAYS.contains(&self.name.as_str()) => {
+                return Err(self.unknown(&self.name));
+            }
+            (byte, _) if byte.is_ascii_whitespace() => {}
+            _ => {
+                self.state = State::Lines;
+                return Ok(bytes);
+            }
+        }
+        self.hold(&[*byte])?;
         Ok(after)
     }
 
@@ -314,140 +425,14 @@ impl Splitter {
         Ok(())
     }
 
+    fn unknown(&self, name: &str) -> SplitFault {
+        SplitFault::UnknownField { name: shown(name).to_owned(), wrapper: self.wrapper }
+    }
+
     const fn structure(&self, what: &'static str) -> SplitFault {
         SplitFault::Structure { what, index: self.count }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    const LIMITS: SplitLimits = SplitLimits { items_count_max: 100, item_bytes_max: 1_000 };
-
-    fn split_with(mut splitter: Splitter, text: &[u8], cut: usize) -> Result<Vec<String>, SplitFault> {
-        let mut items = Vec::new();
-        let mut each = |item: &[u8]| items.push(String::from_utf8_lossy(item).into_owned());
-        for chunk in text.chunks(cut.max(1)) {
-            splitter.push(chunk, &mut each)?;
-        }
-        splitter.finish(&mut each)?;
-        Ok(items)
-    }
-
-    fn split(text: &str) -> Result<Vec<String>, SplitFault> {
-        let whole = split_with(Splitter::new(LIMITS), text.as_bytes(), usize::MAX);
-        for cut in 1..8 {
-            assert_eq!(split_with(Splitter::new(LIMITS), text.as_bytes(), cut), whole, "{text} cut at {cut}");
-        }
-        whole
-    }
-
-    #[test]
-    fn all_three_forms() {
-        let two = ["{\"a\":1}".to_owned(), "{\"a\":[\"],}\\\"\"]}".to_owned()];
-        let joined = two.join(" , ");
-        assert_eq!(split(&format!("[{joined}]")), Ok(two.to_vec()));
-        assert_eq!(split(&format!(" {{ \"jobs\" : [{joined}]}} ")), Ok(two.to_vec()));
-        assert_eq!(split(&format!("{}\n\r\n{}\r\n", two[0], two[1])), Ok(two.to_vec()));
-        assert_eq!(split(&format!("\n{}", two[0])), Ok(two[..1].to_vec()));
-        assert_eq!(split("[]"), Ok(vec![]));
-        assert_eq!(split("{\"jobs\":[ ]}"), Ok(vec![]));
-        assert_eq!(split("{\"jobsX\":[]}"), Ok(vec!["{\"jobsX\":[]}".to_owned()]));
-        assert_eq!(split("{}"), Ok(vec!["{}".to_owned()]));
-        assert_eq!(
-            split("[1, \"x\", null]"),
-            Ok(vec!["1".to_owned(), "\"x\"".to_owned(), "null".to_owned()])
-        );
-        assert_eq!(split_with(Splitter::lines(LIMITS), b"", 1), Ok(vec![]));
-        assert_eq!(split_with(Splitter::lines(LIMITS), b"[1]\n{\"jobs\":[]}", 3).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn broken_bodies_are_refused() {
-        for text in [
-            "",
-            "  ",
-            "[",
-            "[1",
-            "[1,",
-            "[1,]",
-            "[,1]",
-            "[1}",
-            "[1]]",
-            "[1] 2",
-            "{\"jobs\"",
-            "{\"jobs\":",
-            "{\"jobs\":5}",
-            "{\"jobs\":[1]",
-            "{\"jobs\":[1],\"x\":2}",
-            "{\"jobs\":[1]}}",
-            "{\"jobs\":{}}",
-        ] {
-            assert!(split(text).is_err(), "{text}: {:?}", split(text));
-        }
-    }
-
-    #[test]
-    fn limits_hold_at_their_edge() {
-        let limits = SplitLimits { items_count_max: 3, item_bytes_max: 5 };
-        for cut in 1..20 {
-            let run = |text: &str| split_with(Splitter::new(limits), text.as_bytes(), cut);
-            assert_eq!(run("[1,2,3]").unwrap().len(), 3);
-            assert_eq!(run("[1,2,3,4]"), Err(SplitFault::TooManyItems(3)));
-            assert_eq!(run("1\n2\n3\n4"), Err(SplitFault::TooManyItems(3)));
-            assert_eq!(run("[12345,1]").unwrap().len(), 2);
-            assert_eq!(run("[1,123456]"), Err(SplitFault::ItemTooLarge { index: 1, max: 5 }));
-            assert_eq!(run("1\n123456"), Err(SplitFault::ItemTooLarge { index: 1, max: 5 }));
-        }
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(json!(null)),
-            any::<i32>().prop_map(|n| json!(n)),
-            ".{0,8}".prop_map(|s| json!(s))
-        ];
-        leaf.prop_recursive(3, 12, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
-                prop::collection::vec((".{0,4}", inner), 0..4)
-                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn any_array_comes_apart_into_its_items(
-            items in prop::collection::vec(value(), 0..6), cut in 1_usize..40, wrapped in any::<bool>(), pretty in any::<bool>(),
-        ) {
-            let body = if wrapped { json!({ "jobs": items }) } else { json!(items) };
-            let text = if pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.unwrap();
-            let found = split_with(Splitter::new(LIMITS), text.as_bytes(), cut).unwrap();
-            let found: Vec<Value> = found.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
-            prop_assert_eq!(found, items);
-        }
-
-        #[test]
-        fn lines_come_apart_into_their_items(items in prop::collection::vec(value(), 1..6), cut in 1_usize..40) {
-            let text = items.iter().map(|item| item.to_string() + "\n").collect::<String>();
-            let found = split_with(Splitter::lines(LIMITS), text.as_bytes(), cut).unwrap();
-            let found: Vec<Value> = found.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
-            prop_assert_eq!(found, items);
-        }
-
-        #[test]
-        fn what_is_not_json_is_refused_or_leaves_an_item_that_is_not(text in "[\\[\\]{},:\"\\\\ a1]{0,12}", cut in 1_usize..6) {
-            let whole = format!("[{text}");
-            if serde_json::from_str::<Value>(&whole).is_err()
-                && let Ok(items) = split_with(Splitter::new(LIMITS), whole.as_bytes(), cut)
-            {
-                prop_assert!(items.iter().any(|item| serde_json::from_str::<Value>(item).is_err()), "{} {:?}", whole, items);
-            }
-        }
-    }
-}
+mod tests;

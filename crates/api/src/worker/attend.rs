@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::bounds;
 use super::context::{Attempt, Context, Stop};
 use super::failure::Failure;
 use super::handlers::{Handler, Verdict};
@@ -39,14 +41,17 @@ impl Patience {
 /// Reports the end of an attempt even if its handler panics.
 struct Reporter {
     attempt: Arc<Attempt>,
-    outcome: Option<outcome::Result>,
+    /// What there is to report; nothing until the handler has come to its end.
+    verdict: Option<Option<outcome::Result>>,
     ended: mpsc::UnboundedSender<Ended>,
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
+        let panicked = || Some(failed(Failure::Retry("the handler panicked".to_owned())));
+        let outcome = self.verdict.take().unwrap_or_else(panicked);
         // Nobody hears it when the worker is gone.
-        drop(self.ended.send(Ended { attempt: Arc::clone(&self.attempt), outcome: self.outcome.take() }));
+        drop(self.ended.send(Ended { attempt: Arc::clone(&self.attempt), outcome }));
     }
 }
 
@@ -57,9 +62,8 @@ pub(super) async fn attend(
     patience: Patience,
     ended: mpsc::UnboundedSender<Ended>,
 ) {
-    let panicked = failed(Failure::Retry("the handler panicked".to_owned()));
-    let mut reporter = Reporter { attempt: Arc::clone(&attempt), outcome: Some(panicked), ended };
-    reporter.outcome = run(&handler, &attempt, patience).await;
+    let mut reporter = Reporter { attempt: Arc::clone(&attempt), verdict: None, ended };
+    reporter.verdict = Some(run(&handler, &attempt, patience).await);
 }
 
 async fn run(handler: &Handler, attempt: &Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
@@ -99,32 +103,36 @@ fn timed_out(after: Option<Duration>, said: Option<Failure>) -> outcome::Result 
 }
 
 fn judge(verdict: Verdict) -> outcome::Result {
-    match verdict {
+    let checked = |result: Bytes| bounds::check_json("the handler's result", &result).map(|()| result);
+    match verdict.and_then(checked) {
         Ok(result) => outcome::Result::Succeeded(Succeeded { result }),
         Err(failure) => failed(failure),
     }
 }
 
 fn failed(failure: Failure) -> outcome::Result {
-    let seconds = |duration: Duration| prost_types::Duration::try_from(duration).ok();
+    let ended = |error: String, r#final: bool, retry_after: Option<Duration>| {
+        let (error, retry_after) = (bounds::excerpt(error), retry_after.and_then(bounds::wait));
+        outcome::Result::Failed(Failed { error, r#final, retry_after })
+    };
     match failure {
-        Failure::Retry(error) => outcome::Result::Failed(Failed { error, ..Failed::default() }),
-        Failure::RetryAfter(error, after) => {
-            outcome::Result::Failed(Failed { error, r#final: false, retry_after: seconds(after) })
-        }
-        Failure::Final(error) => outcome::Result::Failed(Failed { error, r#final: true, retry_after: None }),
+        Failure::Retry(error) => ended(error, false, None),
+        Failure::RetryAfter(error, after) => ended(error, false, Some(after)),
+        Failure::Final(error) => ended(error, true, None),
         Failure::Snooze(delay) => {
-            outcome::Result::Snoozed(Snoozed { when: seconds(delay).map(snoozed::When::Delay) })
+            outcome::Result::Snoozed(Snoozed { when: bounds::wait(delay).map(snoozed::When::Delay) })
         }
-        Failure::Cancelled(error) => outcome::Result::Cancelled(Cancelled { error }),
+        Failure::Cancelled(error) => outcome::Result::Cancelled(Cancelled { error: bounds::excerpt(error) }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidewheel_core::limits::{EXCERPT_BYTES_MAX, PAYLOAD_DEPTH_MAX, RESULT_BYTES_MAX};
+
     use super::*;
     use crate::proto::v1::LeasedJob;
-    use crate::worker::handlers::typed;
+    use crate::worker::handlers::{raw, typed};
 
     const PATIENCE: Patience = Patience { timeout: None, grace: Duration::from_secs(5) };
 
@@ -173,6 +181,46 @@ mod tests {
     async fn a_panic_is_a_failure() {
         let panics = typed(|_, (): ()| async move { if true { panic!("on purpose") } else { Ok(()) } });
         assert_eq!(error(ending(panics, attempt(9), PATIENCE).await), "the handler panicked");
+    }
+
+    #[tokio::test]
+    async fn a_result_that_the_server_would_refuse_is_a_failure_for_good() {
+        let deep = [vec![b'['; PAYLOAD_DEPTH_MAX + 1], vec![b']'; PAYLOAD_DEPTH_MAX + 1]].concat();
+        let large = format!("\"{}\"", "x".repeat(RESULT_BYTES_MAX)).into_bytes();
+        for (result, why) in [(deep, "nests deeper"), (large, "bytes; at most"), (b"{".to_vec(), "not JSON")]
+        {
+            let handler = raw(move |_, _| std::future::ready(Ok(Bytes::from(result.clone()))));
+            let outcome = ending(handler, attempt(9), PATIENCE).await;
+            assert!(
+                matches!(&outcome, Some(outcome::Result::Failed(it)) if it.r#final && it.error.contains(why)),
+                "{outcome:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn texts_and_waits_beyond_what_the_server_takes_are_cut() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let long = || "é".repeat(1 << 20);
+        for failure in [
+            Failure::Retry(long()),
+            Failure::RetryAfter(long(), 40 * DAY),
+            Failure::Final(long()),
+            Failure::Cancelled(long()),
+            Failure::Snooze(Duration::MAX),
+        ] {
+            let handler = raw(move |_, _| std::future::ready(Err(failure.clone())));
+            let (text, wait) = match ending(handler, attempt(9), PATIENCE).await {
+                Some(outcome::Result::Failed(failed)) => (failed.error, failed.retry_after),
+                Some(outcome::Result::Cancelled(cancelled)) => (cancelled.error, None),
+                Some(outcome::Result::Snoozed(Snoozed { when: Some(snoozed::When::Delay(delay)) })) => {
+                    (String::new(), Some(delay))
+                }
+                other => panic!("not reported as it was meant: {other:?}"),
+            };
+            assert!([0, EXCERPT_BYTES_MAX].contains(&text.len()), "{} bytes", text.len());
+            assert!(wait.is_none_or(|wait| wait.seconds == 7 * 86_400), "{wait:?}");
+        }
     }
 
     #[tokio::test]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use serde::Serialize;
-use tidewheel_core::limits::{RESULT_BYTES_MAX, SECOND_MS};
+use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Notify;
 
+use super::bounds;
 use super::failure::Failure;
 use crate::proto::v1::LeasedJob;
 
@@ -159,12 +160,10 @@ impl Context {
     /// Says how far it is. Sent with the next heartbeat, the latest word alone.
     ///
     /// # Errors
-    /// [`Failure::Final`] when it is no JSON, or larger than 8,192 bytes.
+    /// [`Failure::Final`] when it is no JSON, larger than 8,192 bytes, or nests deeper than 128 levels.
     pub fn progress(&self, progress: &impl Serialize) -> Result<(), Failure> {
         let json = serde_json::to_vec(progress).map_err(Failure::permanent)?;
-        if json.len() > RESULT_BYTES_MAX {
-            return Err(Failure::Final(format!("progress is more than {RESULT_BYTES_MAX} bytes")));
-        }
+        bounds::check_json("this progress", &json)?;
         *self.attempt.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(json.into());
         Ok(())
     }
@@ -191,6 +190,8 @@ fn timestamp(time: &prost_types::Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use tidewheel_core::limits::{PAYLOAD_DEPTH_MAX, RESULT_BYTES_MAX};
+
     use super::*;
 
     #[tokio::test]
@@ -217,5 +218,8 @@ mod tests {
         assert_eq!(attempt.take_progress().as_deref(), Some(b"2".as_slice()));
         assert_eq!(attempt.take_progress(), None);
         assert!(context.progress(&"x".repeat(RESULT_BYTES_MAX)).is_err());
+        let deep = (0..PAYLOAD_DEPTH_MAX).fold(serde_json::json!([]), |inner, _| serde_json::json!([inner]));
+        assert!(context.progress(&deep).is_err());
+        assert_eq!(attempt.take_progress(), None, "what is refused is not sent");
     }
 }

@@ -1,36 +1,26 @@
 //! What lies on a worker's desk: jobs that wait, run or have ended and are not yet answered for; and what there is to
-//! say of them. It neither waits nor talks: it is told what happened and when, and hands out messages.
-//!
-//! Outcomes are gathered while earlier ones are being answered, so batches grow with the load and an idle worker reports
-//! at once. Credits go out in lots, for the same reason.
+//! say of them. It neither waits nor talks: it is told what happened and when, and hands out messages (`words`).
+
+mod words;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_HEARTBEAT_MS};
+use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
 use tokio::time::Instant;
 
 use super::attend::Ended;
 use super::context::{Attempt, Stop};
+use super::refusal;
 use crate::proto::v1::{
-    AddCredits, AttemptRef, CancelJobs, Heartbeat, HeartbeatAnswers, Heartbeats, JobBatch, LeasedJob,
-    Outcome, OutcomeAnswer, OutcomeAnswers, Outcomes, Released, Started, TakeBack, outcome, worker_message,
+    AttemptRef, CancelJobs, HeartbeatAnswers, JobBatch, LeasedJob, OutcomeAnswer, OutcomeAnswers, Released,
+    TakeBack, outcome,
 };
 
-/// Batches of outcomes that are being answered at once: one being stored, one behind it.
-const OUTCOME_BATCHES_MAX: usize = 2;
-/// Outcomes in one batch.
-const OUTCOMES_COUNT_MAX: usize = 4_096;
-/// Bytes of one batch, as one message is bounded.
-const OUTCOMES_BYTES_MAX: usize = 1 << 20;
 /// Outcomes that no server has answered for; beyond it no more jobs are asked for.
 const UNANSWERED_COUNT_MAX: usize = 20_000;
-/// Credits go out once they are this part of all.
-const CREDITS_LOT: usize = 4;
-/// A lease is extended once this part of it has passed.
-const EXTEND_AFTER: u32 = 3;
 /// How often what runs is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -52,6 +42,24 @@ struct Held {
     beat_at: Option<Instant>,
     /// The server knows that it has started.
     told_started: bool,
+    /// What came of it was refused once, and is reported as a failure now.
+    refused: bool,
+}
+
+impl Held {
+    /// Whether its handler has begun, however far it has come since.
+    fn has_begun(&self) -> bool {
+        match &self.phase {
+            Phase::Waiting => false,
+            Phase::Running => true,
+            Phase::Ended(outcome) => !matches!(outcome, outcome::Result::Released(_)),
+        }
+    }
+
+    /// Whether it is being handed back.
+    fn is_handed_back(&self) -> bool {
+        matches!(self.phase, Phase::Ended(outcome::Result::Released(_)))
+    }
 }
 
 /// How often the server wants to hear of the worker.
@@ -134,7 +142,7 @@ impl Desk {
 
     /// Everything in its hands, to resume a session with.
     pub(super) fn holding(&self) -> Vec<AttemptRef> {
-        self.held.values().map(|held| reference(&held.attempt)).collect()
+        self.held.values().map(|held| words::reference(&held.attempt)).collect()
     }
 
     /// Begins anew over another connection; says how many jobs there is room for.
@@ -201,6 +209,7 @@ impl Desk {
             leased_at: now,
             beat_at: None,
             told_started: false,
+            refused: false,
         };
         self.waiting += 1;
         self.held.insert(attempt.job.id.clone(), held);
@@ -284,14 +293,31 @@ impl Desk {
         self.batches = self.batches.saturating_sub(1);
         let mut refused = Vec::new();
         for answer in answers.jobs {
-            if self.is_held(&answer.id, answer.token) {
+            // A job that was to be handed back and is taken already is where it should be.
+            let handed_back = self.held.get(&answer.id).is_some_and(Held::is_handed_back);
+            if self.is_held(&answer.id, answer.token) && !self.fails_instead(&answer) {
                 self.forget(&answer.id, Stop::LeaseOver);
             }
-            if !matches!(answer.code.as_str(), "accepted" | "already") {
+            if !matches!(answer.code.as_str(), "accepted" | "already") && !handed_back {
                 refused.push(answer);
             }
         }
         refused
+    }
+
+    /// An attempt that still counts, but not with what was said of it, has failed for good. Says whether it is one. That is
+    /// said once: a server that refuses even this is not asked without end.
+    fn fails_instead(&mut self, answer: &OutcomeAnswer) -> bool {
+        let Some(instead) = refusal::instead(answer) else { return false };
+        let Some(held) = self.held.get_mut(&answer.id) else { return false };
+        if held.refused || held.is_handed_back() {
+            return false;
+        }
+        let Phase::Ended(outcome) = &mut held.phase else { return false };
+        *outcome = instead;
+        held.refused = true;
+        self.due.push_back(Arc::clone(&held.attempt));
+        true
     }
 
     /// Takes answers to heartbeats. What is refused no longer counts.
@@ -382,104 +408,4 @@ impl Desk {
             self.forget(&id, Stop::LeaseOver);
         }
     }
-
-    /// What there is to say now.
-    pub(super) fn words(&mut self, now: Instant) -> Vec<worker_message::Message> {
-        let mut words = Vec::new();
-        while self.batches < OUTCOME_BATCHES_MAX
-            && let Some(jobs) = self.outcomes()
-        {
-            self.batches += 1;
-            words.push(worker_message::Message::Outcomes(Outcomes { jobs }));
-        }
-        let missing = self.missing();
-        if missing > 0 && (missing * CREDITS_LOT >= self.room.capacity || self.credits == 0) {
-            self.credits += missing;
-            let credits = u32::try_from(missing).unwrap_or(u32::MAX);
-            words.push(worker_message::Message::AddCredits(AddCredits { credits }));
-        }
-        if !self.asked_back.is_empty() {
-            let jobs = std::mem::take(&mut self.asked_back);
-            words.push(worker_message::Message::Started(Started { jobs }));
-        }
-        if now >= self.look_at() {
-            self.looked_at = now;
-            self.regular_words(now, &mut words);
-        }
-        words
-    }
-
-    fn outcomes(&mut self) -> Option<Vec<Outcome>> {
-        let (mut jobs, mut bytes) = (Vec::with_capacity(self.due.len().min(OUTCOMES_COUNT_MAX)), 0);
-        while jobs.len() < OUTCOMES_COUNT_MAX && bytes < OUTCOMES_BYTES_MAX {
-            let Some(attempt) = self.due.pop_front() else { break };
-            let many_tenants = self.room.many_tenants;
-            let Some(held) = self.of(&attempt) else { continue };
-            let Phase::Ended(result) = &held.phase else { continue };
-            bytes += size_of(result);
-            let tenant = if many_tenants { attempt.job.tenant.clone() } else { String::new() };
-            let (id, token, result) = (attempt.job.id.clone(), attempt.job.token, Some(result.clone()));
-            jobs.push(Outcome { id, token, tenant, result });
-        }
-        (!jobs.is_empty()).then_some(jobs)
-    }
-
-    /// Starts that are worth telling, heartbeats of what needs one, and a sign of life.
-    fn regular_words(&mut self, now: Instant, words: &mut Vec<worker_message::Message>) {
-        let mut started = Vec::new();
-        let mut beats = Vec::new();
-        let silent = now.saturating_duration_since(self.beat_at) >= self.beat_every();
-        #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
-        for held in self.held.values_mut() {
-            if matches!(held.phase, Phase::Running)
-                && !held.told_started
-                && started.len() < WORKER_BATCH_COUNT_MAX
-            {
-                held.told_started = true;
-                started.push(reference(&held.attempt));
-            }
-            let ended = matches!(held.phase, Phase::Ended(_));
-            if self.beats_unanswered || ended || beats.len() >= WORKER_BATCH_COUNT_MAX {
-                continue;
-            }
-            let progress = held.attempt.take_progress();
-            let old = now.saturating_duration_since(held.leased_at) >= self.room.lease / EXTEND_AFTER;
-            if old || progress.is_some() {
-                held.beat_at = Some(now);
-                beats.push(beat(&held.attempt, progress.unwrap_or_default(), self.room.many_tenants));
-            }
-        }
-        if !started.is_empty() {
-            words.push(worker_message::Message::Started(Started { jobs: started }));
-        }
-        if !beats.is_empty() || (silent && !self.beats_unanswered) {
-            self.beats_unanswered = true;
-            self.beat_at = now;
-            words.push(worker_message::Message::Heartbeats(Heartbeats { jobs: beats }));
-        } else if silent {
-            // The answer to the last one is late; it must not be asked about without end.
-            self.beat_at = now;
-        }
-    }
-}
-
-fn beat(attempt: &Attempt, progress: bytes::Bytes, names_tenant: bool) -> Heartbeat {
-    let tenant = if names_tenant { attempt.job.tenant.clone() } else { String::new() };
-    Heartbeat { id: attempt.job.id.clone(), token: attempt.job.token, extend: None, progress, tenant }
-}
-
-fn reference(attempt: &Attempt) -> AttemptRef {
-    AttemptRef { id: attempt.job.id.clone(), token: attempt.job.token }
-}
-
-/// About what an outcome takes in a message.
-fn size_of(result: &outcome::Result) -> usize {
-    const FIXED: usize = 64;
-    FIXED
-        + match result {
-            outcome::Result::Succeeded(succeeded) => succeeded.result.len(),
-            outcome::Result::Failed(failed) => failed.error.len(),
-            outcome::Result::Cancelled(cancelled) => cancelled.error.len(),
-            outcome::Result::Snoozed(_) | outcome::Result::Released(_) => 0,
-        }
 }

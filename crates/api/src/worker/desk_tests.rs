@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewheel_core::limits::{GRPC_MESSAGE_BYTES_MAX, RESULT_BYTES_MAX};
 use tokio::time::Instant;
 
 use super::attend::Ended;
-use super::context::{Attempt, Stop};
+use super::context::{Attempt, Context, Stop};
 use super::desk::{Beats, Desk, Room};
 use super::time;
 use crate::proto::v1::worker_message::Message;
 use crate::proto::v1::{
-    AttemptRef, CancelJob, CancelJobs, HeartbeatAnswer, HeartbeatAnswers, JobBatch, LeasedJob, OutcomeAnswer,
-    OutcomeAnswers, Succeeded, TakeBack, outcome,
+    AttemptRef, CancelJob, CancelJobs, Failed, HeartbeatAnswer, HeartbeatAnswers, JobBatch, LeasedJob,
+    OutcomeAnswer, OutcomeAnswers, Succeeded, TakeBack, outcome,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -214,4 +215,96 @@ fn a_drained_desk_hands_back_and_asks_for_nothing() {
     assert_eq!(credits(&words), 0);
     desk.stop_all();
     assert_eq!(running[1].stopping(), Some(Stop::Shutdown));
+}
+
+/// The failure said of a job, if one is.
+fn failure(words: &[Message], id: &str) -> Option<Failed> {
+    words.iter().find_map(|word| {
+        let Message::Outcomes(batch) = word else { return None };
+        let said = batch.jobs.iter().find(|job| job.id == id)?;
+        if let Some(outcome::Result::Failed(failed)) = &said.result { Some(failed.clone()) } else { None }
+    })
+}
+
+#[test]
+fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b"], 1), now);
+    let running = start_all(&mut desk, now);
+    running.iter().for_each(|attempt| desk.ended(ended(attempt)));
+    assert_eq!(outcomes(&desk.words(now)).len(), 2);
+    let mut invalid = answer("a", 1, "invalid_value");
+    invalid.detail = "`retry_after`: it is too long".into();
+    let answers = vec![invalid.clone(), answer("b", 1, "stale_token")];
+    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: answers });
+    assert_eq!(refused.len(), 2, "both are told");
+    let words = desk.words(now);
+    assert_eq!(
+        outcomes(&words),
+        [("a".to_owned(), false)],
+        "nothing more is said of an attempt that is over"
+    );
+    let said = failure(&words, "a").expect("it has failed");
+    assert!(said.r#final && said.error.contains("`retry_after`: it is too long"), "{said:?}");
+    // It is said again after a break, but not for ever.
+    desk.subscribe();
+    assert_eq!(failure(&desk.words(now), "a"), Some(said));
+    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: vec![invalid] }).len(), 1);
+    assert!(outcomes(&desk.words(now)).is_empty());
+    assert!(desk.is_empty());
+    desk.receive(jobs(&["c"], 1), now);
+    assert_eq!(start_all(&mut desk, now).len(), 1, "it goes on with others");
+}
+
+#[test]
+fn a_farewell_says_first_what_has_begun_and_what_was_handed_back_is_nobodys_news() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    let running = start_all(&mut desk, now);
+    desk.ended(ended(&running[0]));
+    desk.drain();
+    let words = desk.farewell();
+    let [Message::Started(started), Message::Drain(_)] = &words[..] else { panic!("{words:?}") };
+    let mut begun: Vec<&str> = started.jobs.iter().map(|job| job.id.as_str()).collect();
+    begun.sort_unstable();
+    assert_eq!(begun, ["a", "b"], "what has ended and is not answered for has begun, too");
+    let mut said = outcomes(&desk.words(now));
+    said.sort();
+    let (a, c, d) = (("a".to_owned(), false), ("c".to_owned(), true), ("d".to_owned(), true));
+    assert_eq!(said, [a, c, d]);
+    let answers = [("a", "accepted"), ("c", "accepted"), ("d", "stale_token")];
+    let jobs = answers.map(|(id, code)| answer(id, 1, code)).to_vec();
+    assert!(desk.outcomes_answered(OutcomeAnswers { jobs }).is_empty());
+    assert_eq!(desk.unreported(), 1, "one runs still");
+}
+
+#[test]
+fn progress_of_many_jobs_is_said_in_parts_that_a_server_takes() {
+    const COUNT: usize = 1_000;
+    let now = time::now();
+    let room = Room { concurrency: COUNT, capacity: COUNT, lease: LEASE, many_tenants: false };
+    let mut desk = Desk::new(room, now);
+    desk.subscribe();
+    desk.welcomed(true, Beats::default(), now);
+    let ids: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    desk.receive(jobs(&ids, 1), now);
+    for attempt in start_all(&mut desk, now) {
+        Context::new(attempt).progress(&"x".repeat(RESULT_BYTES_MAX - 2)).expect("it fits");
+    }
+    let (mut told, mut at) = (0, now);
+    while told < COUNT {
+        at += Duration::from_secs(1);
+        let before = told;
+        for word in desk.words(at) {
+            assert!(word.encoded_len() < GRPC_MESSAGE_BYTES_MAX, "{} bytes", word.encoded_len());
+            if let Message::Heartbeats(beats) = word {
+                told += beats.jobs.iter().filter(|beat| !beat.progress.is_empty()).count();
+            }
+        }
+        assert!(told > before, "{told} of {COUNT} were told");
+        desk.heartbeats_answered(&HeartbeatAnswers::default());
+    }
 }

@@ -21,7 +21,8 @@ pub enum Event {
         /// How long it waits.
         retry_in: Duration,
     },
-    /// What it reported of a job was not taken: the attempt is over, or something else came first.
+    /// What it reported of a job was not taken: the attempt is over, something else came first, or it cannot be meant. In
+    /// the last case the attempt is reported as failed for good, with that reason.
     ReportRefused {
         /// The job.
         id: String,

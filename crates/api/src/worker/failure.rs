@@ -10,11 +10,12 @@ use std::time::Duration;
 pub enum Failure {
     /// It failed; the job's retry policy says when it is tried again.
     Retry(String),
-    /// It failed, and is not to be tried again before this has passed, whatever the policy says.
+    /// It failed, and is not to be tried again before this has passed, whatever the policy says. Seven days are the longest;
+    /// what is longer counts as that.
     RetryAfter(String, Duration),
     /// It failed, and another attempt cannot help: the job is dead at once.
     Final(String),
-    /// It is not its time yet: run again after this long, at no cost.
+    /// It is not its time yet: run again after this long, at no cost. Seven days are the longest here, too.
     Snooze(Duration),
     /// It is no longer wanted: the job ends as cancelled.
     Cancelled(String),

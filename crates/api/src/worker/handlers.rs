@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewheel_core::limits::RESULT_BYTES_MAX;
 
 use super::context::Context;
 use super::failure::Failure;
@@ -87,12 +86,6 @@ fn to_json(result: &impl Serialize) -> Verdict {
     if json == b"null" {
         return Ok(Bytes::new());
     }
-    if json.len() > RESULT_BYTES_MAX {
-        let size = json.len();
-        return Err(Failure::Final(format!(
-            "the handler's result has {size} bytes; at most {RESULT_BYTES_MAX} are kept"
-        )));
-    }
     Ok(json.into())
 }
 
@@ -115,7 +108,5 @@ mod tests {
         assert!(matches!(refused, Err(Failure::Final(why)) if why.contains("not what the handler takes")));
         let silent = typed(|_, (): ()| async move { Ok(()) });
         assert_eq!(silent(context("null")).await, Ok(Bytes::new()));
-        let loud = typed(|_, (): ()| async move { Ok("x".repeat(RESULT_BYTES_MAX)) });
-        assert!(matches!(loud(context("null")).await, Err(Failure::Final(_))));
     }
 }

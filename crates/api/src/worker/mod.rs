@@ -38,9 +38,10 @@
 //! reports outcomes in batches, hands back what another worker could start sooner, reconnects after a lost connection and
 //! goes on with its session, and reports again what was not answered.
 //!
-//! **What a handler says.** A value that is the job's result (at most 8,192 bytes of JSON), or a [`Failure`]. Any error is
-//! one by `?` and means: try again as the job's policy says. [`Classify`] says otherwise. A payload that does not fit the
-//! handler's type fails for good; a panic is a failure that is tried again.
+//! **What a handler says.** A value that is the job's result (at most 8,192 bytes of JSON, 128 levels deep), or a
+//! [`Failure`]. Any error is one by `?` and means: try again as the job's policy says. [`Classify`] says otherwise. A
+//! payload that does not fit the handler's type fails for good, and so does a result beyond its bounds; a panic is a
+//! failure that is tried again. Of an error's text the first 2,048 bytes are kept.
 //!
 //! **Stopping a handler.** [`Context::stopped`] tells why: the job was called off, its lease is over, it took too long, or
 //! the worker ends. A handler that does not listen is dropped at its next `await` after [`WorkerConfig::grace`]. Work
@@ -50,6 +51,7 @@
 //! turned by hand.
 
 mod attend;
+mod bounds;
 mod config;
 mod context;
 mod desk;
@@ -60,6 +62,7 @@ mod event;
 mod failure;
 mod handlers;
 mod link;
+mod refusal;
 mod session;
 mod time;
 
@@ -150,8 +153,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Takes no more jobs, hands back those that have not started, lets the others end within
-    /// [`WorkerConfig::drain`], reports, and ends.
+    /// Takes no more jobs, hands back those that have not started (those too that are still on their way), lets the
+    /// others end within [`WorkerConfig::drain`], reports, and ends.
     pub fn drain(&self) {
         self.wishes.send_modify(|wish| *wish = (*wish).max(Wish::Drain));
     }

@@ -14,14 +14,16 @@ use super::desk::{Beats, Desk, Room};
 use super::error::Error;
 use super::event::Event;
 use super::handlers::Handlers;
-use super::link::{Heard, Link, Opened};
+use super::link::{Hear, Heard, Link, Opened, Say};
 use super::time;
-use crate::proto::v1::{Drain, Failed, Resume, Subscribe, outcome, server_message, worker_message};
+use crate::proto::v1::{Failed, Resume, Subscribe, outcome, server_message};
 
 /// Ends of handlers taken in one go.
 const ENDED_COUNT_MAX: usize = 4_096;
 /// After the last grace, how long outcomes may take to be reported.
 const REPORT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a server may take to end a stream on which the worker has said its last.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is heard of with empty hands.
 const IDLE_HEARTBEAT: Duration = Duration::from_millis(WORKER_IDLE_HEARTBEAT_MS_DEFAULT.unsigned_abs());
 /// The silence of a server that does not say after how long a worker is dead.
@@ -153,13 +155,15 @@ impl Session {
             self.start_jobs();
             if self.wish > Wish::Work && !self.said_drain {
                 self.said_drain = true;
-                say.say(worker_message::Message::Drain(Drain {}))?;
+                for word in self.desk.farewell() {
+                    say.say(word)?;
+                }
             }
             for word in self.desk.words(time::now()) {
                 say.say(word)?;
             }
             if self.is_done() {
-                return Ok(());
+                return self.leave(say, hear).await;
             }
             if self.is_out_of_time() {
                 return Err(Error::Lost("the time to drain is over".to_owned()));
@@ -179,6 +183,23 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Says no more, and hears the server out. Jobs that were on their way to the worker when the server heard of the drain
+    /// still come; to leave without them would cost each an attempt. They are handed back over another stream.
+    async fn leave(&mut self, say: Say, mut hear: Hear) -> Result<(), Error> {
+        drop(say);
+        let last_words = async {
+            while let Ok(heard) = hear.next().await {
+                self.hear(heard);
+            }
+        };
+        // A server that does not end the stream in time is left all the same.
+        tokio::time::timeout(LEAVE_WITHIN, last_words).await.ok();
+        if self.desk.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Lost("jobs came while the worker left; they are handed back".to_owned()))
     }
 
     fn hear(&mut self, heard: Heard) {

@@ -208,10 +208,12 @@ pub(super) struct OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Fails if it has ended meanwhile: then nothing was measured with it.
-    pub(super) async fn must_be_open(&self) -> anyhow::Result<()> {
-        let row = self.client.query_one("SELECT now() < clock_timestamp()", &[]).await;
-        row.context("the old transaction has ended meanwhile").map(drop)
+    /// How old it is. Fails if it has ended meanwhile: then nothing was measured with it.
+    pub(super) async fn age(&self) -> anyhow::Result<Duration> {
+        // Inside of it, this is when it began.
+        const AGE: &str = "SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000)::int8";
+        let row = self.client.query_one(AGE, &[]).await.context("the old transaction has ended meanwhile")?;
+        Ok(Duration::from_millis(row.try_get::<_, i64>(0)?.unsigned_abs()))
     }
 }
 

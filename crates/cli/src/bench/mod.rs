@@ -29,15 +29,17 @@ mod worker_process;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
+use tidewheel_core::time::parse_duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::database::PostgresServer;
 use self::figures::Figure;
 use self::measure::Part;
-use self::plan::{Plan, Wanted};
+use self::plan::{Plan, TRANSACTION_AGE_MAX, Wanted};
 use self::progress::Progress;
 use self::scratch::Scratch;
 use self::subject::Remote;
@@ -58,7 +60,9 @@ Examples:
   tidewheel bench --jobs 10000000 -o json
   tidewheel bench --url http://127.0.0.1:7400 --seconds 30
   tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --quick
-  tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --only old-transaction nodes";
+  tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --only old-transaction nodes
+  tidewheel bench --store postgres://tidewheel@127.0.0.1/postgres --only old-transaction \\
+      --old-transaction-age 10m";
 
 /// The flags of `bench`.
 #[derive(Debug, Args)]
@@ -88,6 +92,9 @@ pub(crate) struct BenchArgs {
     /// How often what is compared is measured, one side after the other [default: 3]
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
+    /// Drain jobs beside the old transaction until it is so old, before speed beside it is measured [default: 0s]
+    #[arg(long, value_name = "DURATION", value_parser = transaction_age)]
+    old_transaction_age: Option<Duration>,
     /// Measure these alone; a ratio needs both its sides
     #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
     only: Vec<Part>,
@@ -126,8 +133,23 @@ impl BenchArgs {
     }
 
     fn wanted(&self) -> Wanted {
-        Wanted { waiting: self.jobs, seconds: self.seconds, drained: self.drain, rounds: self.rounds }
+        Wanted {
+            waiting: self.jobs,
+            seconds: self.seconds,
+            drained: self.drain,
+            rounds: self.rounds,
+            transaction_age: self.old_transaction_age,
+        }
     }
+}
+
+fn transaction_age(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration(text).map_err(|fault| fault.to_string())?;
+    let age = Duration::from_millis(ms.unsigned_abs());
+    if age > TRANSACTION_AGE_MAX {
+        return Err(format!("{text} is more than {} minutes", TRANSACTION_AGE_MAX.as_secs() / 60));
+    }
+    Ok(age)
 }
 
 /// Measures the server at `url`, or servers of its own.

@@ -12,6 +12,8 @@ pub(super) const SINGLE_CONNECTIONS: usize = 256;
 pub(super) const AHEAD_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Anything that takes longer is broken rather than slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+/// An older transaction shows nothing that one of this age does not.
+pub(super) const TRANSACTION_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
 const QUICK_DIVISOR: u64 = 5;
 
@@ -46,6 +48,8 @@ pub(super) struct Plan {
     pub(super) postgres_jobs: u64,
     /// How often what is compared there is measured, one side after the other.
     pub(super) rounds: usize,
+    /// How old an old transaction is at least before anything is measured beside it.
+    pub(super) transaction_age: Duration,
 }
 
 /// What was asked for by number.
@@ -55,6 +59,7 @@ pub(super) struct Wanted {
     pub(super) seconds: Option<u64>,
     pub(super) drained: Option<u64>,
     pub(super) rounds: Option<usize>,
+    pub(super) transaction_age: Option<Duration>,
 }
 
 impl Plan {
@@ -86,6 +91,7 @@ impl Plan {
             lag_spread_ms: if quick { 10_000 } else { 30_000 },
             postgres_jobs: wanted.drained.unwrap_or(200_000 / scale).max(1),
             rounds: wanted.rounds.unwrap_or(rounds).max(1),
+            transaction_age: wanted.transaction_age.unwrap_or_default(),
         }
     }
 }
@@ -96,11 +102,18 @@ mod tests {
 
     #[test]
     fn numbers_stand_above_quick() {
-        let wanted = Wanted { waiting: Some(7), seconds: Some(2), drained: Some(9), rounds: Some(5) };
+        let wanted = Wanted {
+            waiting: Some(7),
+            seconds: Some(2),
+            drained: Some(9),
+            rounds: Some(5),
+            transaction_age: Some(Duration::from_secs(600)),
+        };
         assert_eq!(Plan::new(true, Wanted::default()).waiting, Plan::QUICK_WAITING);
         let plan = Plan::new(true, wanted);
         assert_eq!((plan.waiting, plan.rate_time, plan.rounds), (7, Duration::from_secs(2), 5));
         assert_eq!((plan.sink_jobs, plan.postgres_jobs), (9, 9));
+        assert_eq!(plan.transaction_age, Duration::from_secs(600));
         assert_eq!(Plan::new(false, Wanted::default()).rate_time, Duration::from_secs(Plan::FULL_SECONDS));
     }
 }

@@ -18,7 +18,8 @@ use crate::submission::Body;
 
 const EXAMPLES: &str = "\
 Fires every nominal time from --from to --to, both included, oldest first, by the schedule as it is
-now. One that fired before keeps its idempotency key, so within a day it does not fire again.
+now. One that has fired by itself fires once more, with the idempotency key it had then, by which
+its target or worker can tell. One that was backfilled before does not, as long as its job is kept.
 
 Examples:
   tidewheel schedule backfill sch_01JDQ5M8ZK0000000000000000 --from 2026-11-01T00:00:00Z \\

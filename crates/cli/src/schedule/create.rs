@@ -12,6 +12,9 @@ use crate::filter::label;
 use crate::submission::{Body, duration, payload, priority};
 
 const EXAMPLES: &str = "\
+What is not said of its jobs is what is registered for their type; the defaults shown hold where
+nothing is.
+
 Examples:
   tidewheel schedule create --name morning-report --cron '0 9 * * MON-FRI' \\
       --timezone America/New_York --target https://acme.com/webhooks/morning-report
@@ -32,7 +35,7 @@ pub(crate) struct CreateArgs {
     /// Creates it without letting it fire until it is resumed
     #[arg(long)]
     paused: bool,
-    /// What the keys of its jobs begin with [default: its id]; with the same one again, no second schedule is made
+    /// What the keys of its jobs begin with [default: its id]; with the same one again within a day, no second schedule is made
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     #[command(flatten)]

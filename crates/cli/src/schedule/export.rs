@@ -4,6 +4,7 @@ use clap::Args;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
+use super::registered::Registered;
 use super::remote;
 use super::settled::Settled;
 use super::yaml;
@@ -12,7 +13,8 @@ use crate::document::Document;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
-Writes YAML, or JSON with -o json. Only what differs from the defaults is written.
+Writes YAML, or JSON with -o json. Only what differs from the defaults is written; those registered
+for a schedule's type come first. Schedules without a name are left out, and told.
 
 Examples:
   tidewheel schedule export > schedules.yaml
@@ -46,8 +48,13 @@ impl Serialize for Written {
 pub(super) async fn run(ExportArgs {}: ExportArgs, link: &Link) -> Result<(), Failure> {
     let mut named = Vec::new();
     let mut unnamed = Vec::new();
-    remote::each_schedule(&link.client()?, |schedule: Document| match schedule.text("name") {
-        Some(name) => named.push((name, Written(Settled::of(&schedule).written()))),
+    let client = link.client()?;
+    let registered = Registered::read(&client).await?;
+    remote::each_schedule(&client, |schedule: Document| match schedule.text("name") {
+        Some(name) => {
+            let said = registered.to_say(&schedule, &Settled::of(&schedule));
+            named.push((name, Written(said.written())));
+        }
         None => unnamed.extend(schedule.text("id")),
     })
     .await?;

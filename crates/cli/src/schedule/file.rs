@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use tidewheel_core::schedule::check_name;
 
+use super::registered::Registered;
 use super::settled::{FIELDS, Settled};
 use super::yaml;
 use crate::document::Document;
@@ -41,8 +42,14 @@ impl Entry {
         Ok(Self { name: name.to_owned(), document: serde_json::from_str(json)? })
     }
 
-    pub(super) fn settled(&self) -> Settled {
-        Settled::of(&self.document)
+    /// What the server makes of it.
+    pub(super) fn settled(&self, registered: &Registered) -> Settled {
+        Settled::filled(&self.document, registered)
+    }
+
+    /// Whether it says that the schedule is to wait, or to go on; nothing said leaves it as it is.
+    pub(super) fn paused(&self) -> Option<bool> {
+        self.raw("paused").and_then(|value| value.parse().ok())
     }
 
     /// A field, as JSON.
@@ -148,7 +155,8 @@ mod tests {
         let yaml = "# ours\nschedules:\n  - name: a\n    cron_expr: '*/5 * * * *'\n    payload: {n: 1}\n  - name: b\n    every: 90\n";
         let json = r#"{"schedules": [{"name": "a", "cron_expr": "*/5 * * * *", "payload": {"n": 1.50}}, {"name": "b", "every": "90s"}]}"#;
         let [yaml, json] = [yaml, json].map(|text| entries(text).unwrap());
-        assert_eq!(yaml[1].settled(), json[1].settled());
+        let nothing = Registered::default();
+        assert_eq!(yaml[1].settled(&nothing), json[1].settled(&nothing));
         assert_eq!(yaml[0].body(), r#"{"cron_expr":"*/5 * * * *","payload":{"n":1}}"#);
         assert_eq!(json[0].body(), r#"{"cron_expr":"*/5 * * * *","payload":{"n": 1.50}}"#);
     }

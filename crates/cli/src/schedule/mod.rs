@@ -8,6 +8,7 @@
 //! | `backfill` | making up for a range of the past |
 //! | `file`, `yaml` | a file of schedules, read and written |
 //! | `settled` | a schedule's fields in one form, so that two can be compared |
+//! | `registered` | what is registered for job types, which speaks for schedules that do not |
 //! | `remote` | the calls that plan, apply, export and the imports share |
 //! | `plan`, `apply`, `export` | what a file would change, changing it, and writing such a file |
 
@@ -18,6 +19,7 @@ mod create;
 mod export;
 pub(crate) mod file;
 pub(crate) mod plan;
+mod registered;
 pub(crate) mod remote;
 mod settled;
 mod show;

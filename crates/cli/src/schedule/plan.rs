@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidewheel_api::client::{Client, Error};
 
 use super::file::{self, Entry};
+use super::registered::Registered;
 use super::remote;
 use super::settled::{Change, Settled};
 use crate::connect::Link;
@@ -22,9 +23,9 @@ A file is YAML or JSON, with the fields of the API:
       cron_expr: \"0 9 * * MON-FRI\"
       timezone: America/New_York
       target_url: https://acme.com/webhooks/morning-report
-What a file does not say is at its default, save that a schedule that was paused by hand stays so.
-Schedules that are not in the file are left alone unless --prune asks for their deletion; those
-without a name always are.
+What a file does not say is what is registered for a schedule's type, or else at its default; but a
+schedule that was paused by hand stays so. Schedules that are not in the file are left alone unless
+--prune asks for their deletion; those without a name always are.
 
 Examples:
   tidewheel schedule plan schedules.yaml
@@ -38,7 +39,7 @@ pub(crate) struct PlanArgs {
     /// A file of schedules, or - for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Deletes schedules that are not in the file
+    /// Shows as well which schedules that are not in the file would be deleted
     #[arg(long)]
     prune: bool,
 }
@@ -82,7 +83,7 @@ pub(crate) enum Step {
     /// Another definition.
     Change(Box<Changed>),
     /// An end.
-    Delete { id: String, name: String, before: Vec<String> },
+    Delete { id: String, name: String, before: Vec<String>, paused: bool },
 }
 
 /// A schedule that would be changed.
@@ -92,7 +93,9 @@ pub(crate) struct Changed {
     pub(crate) entry: Entry,
     id: String,
     changes: Vec<Change>,
+    paused_before: bool,
     before: Vec<String>,
+    paused_after: bool,
     /// The next fires it would have.
     pub(crate) after: Vec<String>,
 }
@@ -125,13 +128,14 @@ pub(crate) async fn make(
     strangers: Strangers,
     client: &Client,
 ) -> Result<Plan, Failure> {
+    let registered = Registered::read(client).await?;
     let mut existing = named_schedules(client).await?;
     let mut plan = Plan::default();
     for entry in entries {
         let name = entry.name.clone();
         let existing = existing.remove(&name);
         let next_fire_at = existing.as_ref().and_then(|existing| existing.next_fire_at.clone());
-        match step(entry, existing, client).await {
+        match step(entry, existing, &registered, client).await {
             Ok(Some(step)) => plan.steps.push(step),
             Ok(None) => plan.unchanged.push(Unchanged { name, next_fire_at }),
             Err(error) => match error.problem() {
@@ -140,12 +144,12 @@ pub(crate) async fn make(
             },
         }
     }
-    for (name, Existing { id, .. }) in existing {
+    for (name, Existing { id, settled, .. }) in existing {
         match strangers {
             Strangers::Keep => plan.kept.push(name),
             Strangers::Delete => {
                 let before = remote::next_fires(client, &id).await?;
-                plan.steps.push(Step::Delete { id, name, before });
+                plan.steps.push(Step::Delete { id, name, before, paused: settled.is_paused() });
             }
         }
     }
@@ -164,24 +168,52 @@ async fn named_schedules(client: &Client) -> Result<BTreeMap<String, Existing>, 
     Ok(existing)
 }
 
-async fn step(entry: Entry, existing: Option<Existing>, client: &Client) -> Result<Option<Step>, Error> {
+async fn step(
+    entry: Entry,
+    existing: Option<Existing>,
+    registered: &Registered,
+    client: &Client,
+) -> Result<Option<Step>, Error> {
     let Some(existing) = existing else {
-        let after = remote::previewed_fires(client, &entry, None).await?;
+        let after = fires_after(&entry, None, entry.paused() == Some(true), client).await?;
         return Ok(Some(Step::Create { entry, after }));
     };
-    let pause_is_said = entry.raw("paused").is_some();
-    let changes = existing.settled.changes(&entry.settled(), pause_is_said);
+    let said = entry.paused();
+    let changes = existing.settled.changes(&entry.settled(registered), said.is_some());
     if changes.is_empty() {
         return Ok(None);
     }
+    let paused_before = existing.settled.is_paused();
+    let paused_after = said.unwrap_or(paused_before);
     let before = remote::next_fires(client, &existing.id).await?;
     let moved = changes.iter().any(Change::is_of_timing);
-    let after = if moved {
-        remote::previewed_fires(client, &entry, Some(&existing.id)).await?
+    let after = if moved || paused_before != paused_after {
+        fires_after(&entry, Some(&existing.id), paused_after, client).await?
     } else {
         before.clone()
     };
-    Ok(Some(Step::Change(Box::new(Changed { entry, id: existing.id, changes, before, after }))))
+    let id = existing.id;
+    Ok(Some(Step::Change(Box::new(Changed {
+        entry,
+        id,
+        changes,
+        paused_before,
+        before,
+        paused_after,
+        after,
+    }))))
+}
+
+/// The next fires of a schedule as it is wanted. The server is asked about one that is to be paused as well, which
+/// fires nothing: it says what it would not have.
+async fn fires_after(
+    entry: &Entry,
+    id: Option<&str>,
+    paused: bool,
+    client: &Client,
+) -> Result<Vec<String>, Error> {
+    let fires = remote::previewed_fires(client, entry, id).await?;
+    Ok(if paused { Vec::new() } else { fires })
 }
 
 impl Plan {
@@ -254,7 +286,8 @@ impl Step {
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Create { entry, after } => {
-                vec![format!("+ {}", entry.name), format!("    next: {}", listed(after))]
+                let paused = entry.paused() == Some(true);
+                vec![format!("+ {}", entry.name), format!("    next: {}", listed(after, paused))]
             }
             Self::Change(changed) => {
                 let mut lines = vec![format!("~ {}", changed.entry.name)];
@@ -262,12 +295,12 @@ impl Step {
                     let (before, after) = (shown(change.before.as_ref()), shown(change.after.as_ref()));
                     format!("    {}: {before} -> {after}", change.field)
                 }));
-                lines.push(format!("    next before: {}", listed(&changed.before)));
-                lines.push(format!("    next after:  {}", listed(&changed.after)));
+                lines.push(format!("    next before: {}", listed(&changed.before, changed.paused_before)));
+                lines.push(format!("    next after:  {}", listed(&changed.after, changed.paused_after)));
                 lines
             }
-            Self::Delete { name, before, .. } => {
-                vec![format!("- {name}"), format!("    next before: {}", listed(before))]
+            Self::Delete { name, before, paused, .. } => {
+                vec![format!("- {name}"), format!("    next before: {}", listed(before, *paused))]
             }
         }
     }
@@ -283,7 +316,7 @@ impl Step {
                     .collect();
                 json!({"name": entry.name, "id": id, "changes": changes, "next_before": before, "next_after": after})
             }
-            Self::Delete { id, name, before } => json!({"name": name, "id": id, "next_before": before}),
+            Self::Delete { id, name, before, .. } => json!({"name": name, "id": id, "next_before": before}),
         }
     }
 }
@@ -293,6 +326,10 @@ fn shown(value: Option<&Value>) -> String {
     value.map_or_else(|| "(default)".to_owned(), Value::to_string)
 }
 
-fn listed(fires: &[String]) -> String {
-    if fires.is_empty() { "none".to_owned() } else { fires.join(", ") }
+fn listed(fires: &[String], paused: bool) -> String {
+    match fires {
+        [] if paused => "none, it is paused".to_owned(),
+        [] => "none".to_owned(),
+        fires => fires.join(", "),
+    }
 }

@@ -1,5 +1,6 @@
 //! A schedule's fields in one form: short forms spelled out, objects flattened to dotted names, durations and times
-//! written one way, defaults left out. Two schedules are the same when their settled forms are.
+//! written one way, what is registered for its type filled in, defaults left out. Two schedules are the same when their
+//! settled forms are.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use tidewheel_core::limits::{MISFIRE_CAP_COUNT_DEFAULT, MISFIRE_GRACE_MS_DEFAULT
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::{Timestamp, format_duration, parse_duration};
 
+use super::registered::Registered;
 use crate::document::Document;
 
 /// What a user may say of a schedule, in the order a file is written.
@@ -52,7 +54,7 @@ const TIMES: [&str; 2] = ["start_at", "end_at"];
 
 /// The fields that are not at their defaults.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Settled(BTreeMap<String, Value>);
+pub(super) struct Settled(pub(super) BTreeMap<String, Value>);
 
 /// One field that differs. An absent value is the default.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,15 +79,26 @@ fn is_of_timing(field: &str) -> bool {
 }
 
 impl Settled {
-    /// From what a user wrote, or the server shows; fields that are not the user's to set are left out.
+    /// From what the server shows; fields that are not the user's to set are left out.
     pub(super) fn of(document: &Document) -> Self {
+        Self::said(document).without_defaults()
+    }
+
+    /// From what a user wrote: what the server makes of it.
+    pub(super) fn filled(document: &Document, registered: &Registered) -> Self {
+        let mut settled = Self::said(document);
+        registered.fill(document, &mut settled);
+        settled.without_defaults()
+    }
+
+    /// What is said, defaults or not.
+    pub(super) fn said(document: &Document) -> Self {
         let mut settled = Self::default();
         for (name, value) in document.fields().filter(|(name, _)| FIELDS.contains(name)) {
             // Text that came as JSON is JSON; nothing is lost by the fallback.
             settled.take(name, serde_json::from_str(value.get()).unwrap_or_default());
         }
         settled.normalise();
-        settled.drop_defaults();
         settled
     }
 
@@ -141,20 +154,53 @@ impl Settled {
         }
     }
 
-    fn drop_defaults(&mut self) {
+    /// The same without what the server takes where nothing is said.
+    pub(super) fn without_defaults(mut self) -> Self {
         let pushed = self.0.contains_key("target.url");
         // The type of the server's making.
         let kind = self.0.get("name").cloned().unwrap_or_else(|| TYPE_DEFAULT.into());
         let capped = self.0.get("misfire").is_some_and(|policy| policy == "fire_all");
+        let wait_max = self.wait_max();
         self.0.retain(|name, value| {
             let idle = match name.as_str() {
                 "queue" => pushed,
                 "misfire_cap" => !capped,
                 "type" => *value == kind,
+                "retry.max" => return *value != wait_max,
                 _ => false,
             };
             !idle && !default_of(name).is_some_and(|default| same(&default, value))
         });
+        self
+    }
+
+    /// The longest wait where nothing is said of it: the first one, if that is longer than the usual longest.
+    fn wait_max(&self) -> Value {
+        let base = self.0.get("retry.base").and_then(Value::as_str);
+        let base_ms = base.and_then(|base| parse_duration(base).ok()).unwrap_or_default();
+        format_duration(base_ms.max(RetryPolicy::default().max_ms)).into()
+    }
+
+    /// What a field is, be it said or the default.
+    pub(super) fn value(&self, name: &str) -> Option<Value> {
+        match (self.0.get(name), name) {
+            (Some(value), _) => Some(value.clone()),
+            (None, "retry.max") => Some(self.wait_max()),
+            (None, name) => default_of(name),
+        }
+    }
+
+    /// Says a field in any case, unless it is what comes of leaving it out.
+    pub(super) fn leave_out_or_say(&mut self, name: &str, left_out: &Value) {
+        match self.value(name) {
+            Some(value) if !same(&value, left_out) => self.put(name, value),
+            Some(_) | None => drop(self.0.remove(name)),
+        }
+    }
+
+    /// Whether the schedule waits to be resumed.
+    pub(super) fn is_paused(&self) -> bool {
+        self.0.get("paused") == Some(&Value::Bool(true))
     }
 
     /// What differs between what is and what would be. A pause stays as it is unless the file says otherwise:
@@ -205,7 +251,7 @@ impl Settled {
     }
 }
 
-/// What the server takes where nothing is said.
+/// What the server takes where nothing is said; for the longest wait, see [`Settled::wait_max`].
 fn default_of(name: &str) -> Option<Value> {
     let retry = RetryPolicy::default();
     Some(match name {
@@ -227,7 +273,6 @@ fn default_of(name: &str) -> Option<Value> {
         "retry.policy" => "exponential_jitter".into(),
         "retry.base" => format_duration(retry.base_ms).into(),
         "retry.multiplier" => retry.multiplier.into(),
-        "retry.max" => format_duration(retry.max_ms).into(),
         "timeout" => format_duration(TIMEOUT_MS_DEFAULT).into(),
         "paused" => false.into(),
         _ => return None,
@@ -235,7 +280,7 @@ fn default_of(name: &str) -> Option<Value> {
 }
 
 /// Whether two values mean the same: `2` and `2.0` do.
-fn same(one: &Value, other: &Value) -> bool {
+pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || (one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64()
@@ -272,6 +317,19 @@ mod tests {
             "next_fire_at": "2026-12-01T09:00:00.000Z"}"#;
         assert_eq!(settled(short).changes(&settled(long), true), []);
         assert_ne!(settled(short), Settled::default());
+    }
+
+    #[test]
+    fn the_longest_wait_is_no_shorter_than_the_first() {
+        // As the server has it: the base beyond the usual longest wait is the longest, too.
+        let shown = r#"{"retry": {"base": "2h", "max": "2h"}}"#;
+        for said in
+            [r#"{"retry": {"base": "2h"}}"#, r#"{"retry": {"base": "120m"}}"#, r#"{"retry": {"base": 7200}}"#]
+        {
+            assert_eq!(settled(said), settled(shown), "{said}");
+        }
+        assert_ne!(settled(r#"{"retry": {"base": "2h", "max": "3h"}}"#), settled(shown));
+        assert_ne!(settled(r#"{"retry": {"max": "2h"}}"#), settled(r#"{}"#));
     }
 
     #[test]

@@ -223,9 +223,11 @@ fn print_fires(answer: &Answer, out: Out) -> Result<(), Failure> {
     if out.is_json() {
         return Ok(out.json(&answer.body)?);
     }
-    let fires = answer.json::<Document>()?.list("fires").unwrap_or_default();
+    let answer = answer.json::<Document>()?;
+    let fires = answer.list("fires").unwrap_or_default();
     if fires.is_empty() {
-        out.note("It does not fire any more.");
+        let is_paused = answer.text("state").as_deref() == Some("paused");
+        out.note(if is_paused { "It is paused." } else { "It does not fire any more." });
         return Ok(());
     }
     let row = |fire: &Document| ["fire_at", "run_at", "note"].map(|name| fire.text(name)).to_vec();

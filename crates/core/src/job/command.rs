@@ -120,6 +120,32 @@ pub enum Command {
     Discard,
 }
 
+impl Command {
+    /// Which attempt it speaks of, if it says what became of one, or that it goes on.
+    #[must_use]
+    pub const fn token(&self) -> Option<Token> {
+        match self {
+            Self::Heartbeat { token, .. }
+            | Self::Detach { token, .. }
+            | Self::Succeed { token, .. }
+            | Self::Fail { token, .. }
+            | Self::Snooze { token, .. }
+            | Self::Release { token }
+            | Self::Abandon { token, .. }
+            | Self::LeaseOver { token, .. }
+            | Self::Lost { token }
+            | Self::WorkerGone { token } => Some(*token),
+            Self::Claim { .. }
+            | Self::Cancel
+            | Self::RunNow
+            | Self::Amend { .. }
+            | Self::Rerun { .. }
+            | Self::Replay { .. }
+            | Self::Discard => None,
+        }
+    }
+}
+
 /// What a runner says of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Finding {

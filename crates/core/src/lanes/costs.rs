@@ -72,6 +72,7 @@ mod tests {
                 priority: Priority::Normal,
                 ready_at_ms: 0,
                 cost: 1,
+                alone: false,
                 item: 0,
             })
             .is_ok()

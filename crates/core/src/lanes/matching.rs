@@ -39,10 +39,11 @@ impl<T> Lane<T> {
             Some(key) => *key,
             None => self.admit(&entry.tenant),
         };
-        let priority = entry.priority;
+        let (priority, alone) = (entry.priority, entry.alone);
         if let Some(tenant) = self.tenants.get_mut(key) {
-            tenant.lots[priority].entries.push_front(entry);
+            tenant.lots[priority].of_its_kind(alone).push_front(entry);
             self.depths[priority] += 1;
+            self.alone_count += usize::from(alone);
         }
     }
 }
@@ -62,6 +63,7 @@ mod tests {
                 priority: *priority,
                 ready_at_ms: 0,
                 cost: 1,
+                alone: false,
                 item: *item,
             };
             assert!(lane.push(entry).is_ok());

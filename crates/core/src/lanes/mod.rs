@@ -4,11 +4,12 @@
 //! weight), then that tenant's `shares` pick a priority (8 : 4 : 2 : 1 while all are busy). In this order, because a
 //! tenant says itself how urgent its entries are: that orders its own, and takes nothing from others. A tenant's entries
 //! of one priority form a lot, bounded and first in, first out. Waiting raises the head of a lot to higher priorities
-//! (`aging`).
+//! (`aging`). Entries that must run with nothing beside them wait apart, and are asked for by themselves (`alone`).
 //!
 //! Pure: the time and who may be served are arguments, and the same calls give the same order.
 
 mod aging;
+mod alone;
 mod costs;
 mod matching;
 mod per_priority;
@@ -28,7 +29,7 @@ use self::{
     costs::Costs,
     per_priority::PerPriority,
     rotation::{Claim, Rotation, TenantKey},
-    tenant::Tenant,
+    tenant::{Lot, Tenant},
 };
 use crate::job::Priority;
 
@@ -69,6 +70,8 @@ pub struct Entry<T> {
     pub ready_at_ms: i64,
     /// What it takes from its tenant's turn; 1 is usual, zero counts as 1.
     pub cost: u32,
+    /// It must run with nothing beside it: only [`Lane::pop_alone`] takes it.
+    pub alone: bool,
     /// The work itself.
     pub item: T,
 }
@@ -86,6 +89,8 @@ pub struct Lane<T> {
     /// Exactly the tenants with something waiting.
     rotation: Rotation,
     depths: PerPriority<usize>,
+    /// How many of them must run alone.
+    alone_count: usize,
 }
 
 const DEFAULT_WEIGHT: u32 = 1;
@@ -105,6 +110,7 @@ impl<T> Lane<T> {
             costs: Costs::default(),
             rotation: Rotation::default(),
             depths: PerPriority::default(),
+            alone_count: 0,
         }
     }
 
@@ -121,13 +127,14 @@ impl<T> Lane<T> {
             None => self.admit(&entry.tenant),
         };
         let Some(tenant) = self.tenants.get_mut(key) else { return Err(entry) };
-        let priority = entry.priority;
-        let entries = &mut tenant.lots[priority].entries;
-        if entries.len() >= self.config.lot_count_max {
+        let (priority, alone) = (entry.priority, entry.alone);
+        let lot = &mut tenant.lots[priority];
+        if lot.len() >= self.config.lot_count_max {
             return Err(entry);
         }
-        entries.push_back(entry);
+        lot.of_its_kind(alone).push_back(entry);
         self.depths[priority] += 1;
+        self.alone_count += usize::from(alone);
         Ok(())
     }
 
@@ -150,6 +157,7 @@ impl<T> Lane<T> {
             let count_before = removed.len();
             tenant.lots[priority].extract(&mut matches, &mut removed);
             self.depths[priority] -= removed.len() - count_before;
+            self.alone_count -= removed.iter().skip(count_before).filter(|entry| entry.alone).count();
         }
         self.forget_if_idle(key);
         removed
@@ -195,17 +203,16 @@ impl<T> Lane<T> {
     /// Since when the longest waiting lot head has been ready. Linear in the tenants waiting.
     #[must_use]
     pub fn oldest_ready_at(&self) -> Option<i64> {
-        let heads = self.tenants.iter().flat_map(|(_, tenant)| tenant.lots.iter());
-        heads.filter_map(|lot| lot.entries.front()).map(|head| head.ready_at_ms).min()
+        let lots = self.tenants.iter().flat_map(|(_, tenant)| tenant.lots.iter());
+        lots.filter_map(Lot::oldest_ready_at).min()
     }
 
     /// How many entries of a tenant wait, and since when the longest waiting of its lots' heads has been ready.
     #[must_use]
     pub fn waiting_of(&self, tenant: &str) -> Option<(usize, i64)> {
         let lots = &self.tenants.get(*self.keys.get(tenant)?)?.lots;
-        let heads = lots.iter().filter_map(|lot| lot.entries.front());
-        let oldest = heads.map(|head| head.ready_at_ms).min()?;
-        Some((lots.iter().map(|lot| lot.entries.len()).sum(), oldest))
+        let oldest = lots.iter().filter_map(Lot::oldest_ready_at).min()?;
+        Some((lots.iter().map(Lot::len).sum(), oldest))
     }
 
     /// Whether a tenant has something waiting.
@@ -218,7 +225,7 @@ impl<T> Lane<T> {
     #[must_use]
     pub fn free(&self, tenant: &str, priority: Priority) -> usize {
         let waiting = self.keys.get(tenant).and_then(|key| self.tenants.get(*key));
-        let used = waiting.map_or(0, |tenant| tenant.lots[priority].entries.len());
+        let used = waiting.map_or(0, |tenant| tenant.lots[priority].len());
         self.config.lot_count_max.saturating_sub(used)
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Tenant<T> {
 #[derive(Debug)]
 pub(super) struct Lot<T> {
     pub(super) entries: VecDeque<Entry<T>>,
+    /// Those that must run alone.
+    pub(super) alone: VecDeque<Entry<T>>,
 }
 
 /// Where the entry is that a tenant runs next.
@@ -39,7 +41,7 @@ pub(super) struct Found {
 
 impl<T> Tenant<T> {
     pub(super) fn new(name: Arc<str>, weight: u32, cost: u32) -> Self {
-        let lots = PerPriority::from_fn(|_| Lot { entries: VecDeque::new() });
+        let lots = PerPriority::from_fn(|_| Lot { entries: VecDeque::new(), alone: VecDeque::new() });
         Self { name, weight, cost, lots, shares: Shares::default() }
     }
 
@@ -49,7 +51,7 @@ impl<T> Tenant<T> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.lots.iter().all(|lot| lot.entries.is_empty())
+        self.lots.iter().all(|lot| lot.len() == 0)
     }
 
     /// The entry to serve when the tenant has its turn, without taking it: of the priority whose share is due, the longest
@@ -87,14 +89,31 @@ impl<T> Tenant<T> {
 }
 
 impl<T> Lot<T> {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() + self.alone.len()
+    }
+
+    /// Those that must run alone, or the others.
+    pub(super) const fn of_its_kind(&mut self, alone: bool) -> &mut VecDeque<Entry<T>> {
+        if alone { &mut self.alone } else { &mut self.entries }
+    }
+
+    /// Since when the longer waiting of its two heads has been ready.
+    pub(super) fn oldest_ready_at(&self) -> Option<i64> {
+        let heads = [self.entries.front(), self.alone.front()];
+        heads.into_iter().flatten().map(|head| head.ready_at_ms).min()
+    }
+
     /// Moves the entries that match to the end of `removed`; the others stay in order.
     pub(super) fn extract(&mut self, mut matches: impl FnMut(&T) -> bool, removed: &mut Vec<Entry<T>>) {
-        for _ in 0..self.entries.len() {
-            let Some(entry) = self.entries.pop_front() else { return };
-            if matches(&entry.item) {
-                removed.push(entry);
-            } else {
-                self.entries.push_back(entry);
+        for entries in [&mut self.entries, &mut self.alone] {
+            for _ in 0..entries.len() {
+                let Some(entry) = entries.pop_front() else { break };
+                if matches(&entry.item) {
+                    removed.push(entry);
+                } else {
+                    entries.push_back(entry);
+                }
             }
         }
     }

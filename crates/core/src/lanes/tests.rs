@@ -13,7 +13,7 @@ use crate::job::Priority::{self, Critical, High, Low, Normal};
 const NEVER_AGES: LaneConfig = LaneConfig { lot_count_max: 10_000, aging_ms: 0, quantum: 1 };
 
 fn entry(tenant: &str, priority: Priority, ready_at_ms: i64, item: u32) -> Entry<u32> {
-    Entry { tenant: Arc::from(tenant), priority, ready_at_ms, cost: 1, item }
+    Entry { tenant: Arc::from(tenant), priority, ready_at_ms, cost: 1, alone: false, item }
 }
 
 fn fill(lane: &mut Lane<u32>, tenant: &str, priority: Priority, count: u32) {

@@ -1,8 +1,9 @@
 //! What is refused of a definition, and for which field: each fault names the field as users write it.
 
-use super::definition::{Definition, MisfirePolicy, Timing};
+use super::definition::{Definition, MisfirePolicy, Rule, Timing};
 use super::exclude::Dates;
-use super::nominal::next_nominal;
+use super::nominal::{next_nominal, to_jiff};
+use crate::cron::{Dst, Gap};
 use crate::limits::{
     CALENDAR_DATES_COUNT_MAX, EXCLUDED_DATES_COUNT_MAX, FIRE_WINDOW_MS_MAX, MISFIRE_CAP_COUNT_MAX,
     MISFIRE_GRACE_MS_MAX, MISFIRE_GRACE_MS_MIN, SCHEDULE_INTERVAL_MS_MAX, SCHEDULE_INTERVAL_MS_MIN,
@@ -18,6 +19,19 @@ pub struct Fault {
     pub field: &'static str,
     /// What is wrong, and what to write instead.
     pub detail: String,
+    /// In which way.
+    pub kind: FaultKind,
+}
+
+/// In which way a field is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Fires would come too close together, or too far apart.
+    Interval,
+    /// No clock ever shows what the expression asks for.
+    Never,
+    /// Any other.
+    Value,
 }
 
 /// All that is wrong with a definition that is to hold from `now` on. `interval_ms_min` is what the tenant's
@@ -63,10 +77,37 @@ pub fn check(
     let is_backwards = matches!((rule.start_at, rule.end_at), (Some(start), Some(end)) if end < start);
     faults.unless(!is_backwards, "end_at", || "lies before start_at".to_owned());
     if faults.0.is_empty() && next_nominal(rule, calendar, now).is_none() {
-        let field = if rule.end_at.is_some() { "end_at" } else { "exclude" };
-        faults.add(field, "leaves no fire at all".to_owned());
+        faults.0.push(check_beat(rule, now).err().unwrap_or_else(|| {
+            let field = if rule.end_at.is_some() { "end_at" } else { "exclude" };
+            Fault { field, detail: "leaves no fire at all".to_owned(), kind: FaultKind::Value }
+        }));
     }
     faults.0
+}
+
+/// Checks that the clock ever shows what a cron expression asks for, whatever else may leave out of it: one that
+/// comes only on the days clocks are moved may be moved over each time.
+fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
+    let cron = match &rule.timing {
+        Timing::Cron(cron) => cron,
+        Timing::Every { .. } => return Ok(()),
+    };
+    let from = to_jiff(rule.start_at.map_or(now, |start| now.max(start.plus_ms(-1))));
+    let comes = |dst| cron.next_after(from, rule.zone.rules(), dst).is_some();
+    if comes(rule.dst) {
+        return Ok(());
+    }
+    let zone = rule.zone.name();
+    if rule.dst.gap == Gap::Skip && comes(Dst { gap: Gap::NextValid, ..rule.dst }) {
+        let detail = format!(
+            "`skip` leaves no fire at all: the clock of {zone} is moved over each of its times; write `next_valid`, or \
+             another time"
+        );
+        return Err(Fault { field: "dst.gap", detail, kind: FaultKind::Value });
+    }
+    let detail =
+        format!("never fires: the clock of {zone} is moved over each of its times; write another time");
+    Err(Fault { field: "cron_expr", detail, kind: FaultKind::Never })
 }
 
 /// Checks the name of a schedule.
@@ -88,7 +129,7 @@ impl Dates {
             return Ok(());
         }
         let detail = format!("has {given} dates; at most {CALENDAR_DATES_COUNT_MAX} are allowed");
-        Err(Fault { field: "dates", detail })
+        Err(Fault { field: "dates", detail, kind: FaultKind::Value })
     }
 }
 
@@ -107,6 +148,10 @@ impl Faults {
             Timing::Every { interval_ms, .. } => {
                 self.duration("every", *interval_ms, (min_ms, SCHEDULE_INTERVAL_MS_MAX));
             }
+        }
+        // Nothing else has been looked at yet.
+        for fault in &mut self.0 {
+            fault.kind = FaultKind::Interval;
         }
     }
 
@@ -130,6 +175,6 @@ impl Faults {
     }
 
     fn add(&mut self, field: &'static str, detail: String) {
-        self.0.push(Fault { field, detail });
+        self.0.push(Fault { field, detail, kind: FaultKind::Value });
     }
 }

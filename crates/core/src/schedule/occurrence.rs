@@ -86,7 +86,7 @@ pub fn backfill<'a>(
 }
 
 /// The job that makes up for the instant `fire_at`, due at `run_at`. It has the key its occurrence had or
-/// would have had, so within the key's window an instant that fired is not fired again.
+/// would have had, by which whoever gets it can tell that the instant fired before.
 #[must_use]
 pub fn backfill_job(
     schedule: &Schedule,

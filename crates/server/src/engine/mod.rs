@@ -33,6 +33,7 @@ mod repair;
 mod scan;
 mod scheduler;
 mod schedules;
+mod sent_bytes;
 mod spread;
 mod take;
 mod target_answers;
@@ -45,7 +46,7 @@ mod zoning;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidewheel_core::id::JobId;
@@ -77,6 +78,7 @@ use endings::Ends;
 use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
+use sent_bytes::sent_bytes;
 use territory::Territory;
 use tidings::Tidings;
 
@@ -134,6 +136,8 @@ struct Shared {
     /// A hint was dropped for want of room: read everything due again.
     hint_lost: AtomicBool,
     draining: AtomicBool,
+    /// Why the store takes nothing any more until a restart.
+    poisoned: OnceLock<Error>,
     /// Targets whose failures are remembered: while there are none, nobody needs to hear of success.
     watched_targets: AtomicUsize,
     tidings: Tidings,
@@ -143,6 +147,14 @@ impl Shared {
     fn tell(&self, message: Message) {
         // Fails only once the scheduler has stopped, and then nobody needs to know.
         drop(self.messages.send(message));
+    }
+
+    /// Remembers that a write failed for good, so that nobody waits for what cannot be claimed.
+    fn note_poison(&self, error: &Error) {
+        if matches!(error, Error::Poisoned(_)) {
+            // The first is enough.
+            drop(self.poisoned.set(error.clone()));
+        }
     }
 
     /// A write that failed may have taken effect. What is in a database that is away is read when it is back: until then, reading
@@ -217,6 +229,7 @@ impl Engine {
             opened_ms: AtomicI64::new(i64::MIN),
             hint_lost: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            poisoned: OnceLock::new(),
             watched_targets: AtomicUsize::new(0),
             tidings: Tidings::default(),
         });
@@ -345,6 +358,7 @@ impl Engine {
 
     /// A write that failed may have taken effect all the same, and then nobody announces what it stored.
     fn may_have_missed(&self, error: &Error) {
+        self.shared.note_poison(error);
         if error.is_retryable() {
             self.shared.may_have_missed();
         }

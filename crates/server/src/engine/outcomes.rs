@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::breaker::Answer;
-use tidewheel_core::job::{Command, Job, Token};
+use tidewheel_core::job::Job;
 use tidewheel_store::{Applied, Order, Refusal};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -82,7 +82,7 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>) {
 
 /// Has the scheduler take attempts for ended whose outcomes wait for a database that is away: their places are for others.
 fn set_aside(shared: &Shared, orders: &[Order]) {
-    let each = orders.iter().map(|order| (order.tenant.clone(), order.id, token_of(&order.command)));
+    let each = orders.iter().map(|order| (order.tenant.clone(), order.id, order.command.token()));
     shared.tell(Message::Reported { jobs: Vec::new(), refused: each.collect() });
 }
 
@@ -109,6 +109,7 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
             return orders;
         }
         Err(error) => {
+            shared.note_poison(&error);
             // The store keeps these attempts as running; the next start takes them up again.
             tracing::error!(%error, count = orders.len(), "outcomes could not be written");
             return Vec::new();
@@ -126,7 +127,7 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
             Err(Refusal::Away) => left.push(order),
             Err(refusal) => {
                 log_refusal(&order, refusal);
-                refused.push((order.tenant.clone(), order.id, token_of(&order.command)));
+                refused.push((order.tenant.clone(), order.id, order.command.token()));
             }
         }
     }
@@ -180,26 +181,4 @@ fn ended(shared: &Shared, applied: Applied) -> Arc<Job> {
 
 fn log_refusal(order: &Order, refusal: Refusal) {
     tracing::debug!(job_id = %order.id, %refusal, "a report was refused");
-}
-
-const fn token_of(command: &Command) -> Option<Token> {
-    match command {
-        Command::Heartbeat { token, .. }
-        | Command::Detach { token, .. }
-        | Command::Succeed { token, .. }
-        | Command::Fail { token, .. }
-        | Command::Snooze { token, .. }
-        | Command::Release { token }
-        | Command::Abandon { token, .. }
-        | Command::LeaseOver { token, .. }
-        | Command::Lost { token }
-        | Command::WorkerGone { token } => Some(*token),
-        Command::Claim { .. }
-        | Command::Cancel
-        | Command::RunNow
-        | Command::Amend { .. }
-        | Command::Rerun { .. }
-        | Command::Replay { .. }
-        | Command::Discard => None,
-    }
 }

@@ -109,6 +109,8 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) job: Arc<Job>,
+    /// From when it no longer waits for a worker with empty hands, if it does.
+    pub(super) waited_at_ms: i64,
     pub(super) until_ms: i64,
 }
 
@@ -118,7 +120,8 @@ impl Guest {
         let part_ms = lease_ms(job) / GUEST_LEASE_PART;
         let left_ms = job.status.running.as_ref().map_or(0, |running| running.lease_until.since_ms(now));
         let until_ms = now_ms.saturating_add(part_ms.min(left_ms - part_ms)).min(start_by_ms);
-        (left_ms > part_ms).then(|| Self { job: Arc::clone(job), until_ms })
+        let waited_at_ms = now_ms.midpoint(until_ms);
+        (left_ms > part_ms).then(|| Self { job: Arc::clone(job), waited_at_ms, until_ms })
     }
 }
 

@@ -43,9 +43,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Closed`] once the engine stops: at once, whatever the wait, because an empty answer would only be
-    /// asked for again.
+    /// asked for again. For the same reason [`Error::Poisoned`] once the store takes nothing any more; other failures of the
+    /// store as they are met.
     pub async fn take(&self, take: Take) -> Result<Vec<Arc<Job>>, Error> {
         let shared = &self.shared;
+        if let Some(error) = shared.poisoned.get() {
+            return Err(error.clone());
+        }
         let has_peers = shared.peers_count.load(Ordering::SeqCst) > 0;
         let wait_ms = if has_peers { take.wait_ms.max(PEERS_WAIT_MS) } else { take.wait_ms };
         let ticket = shared.tickets.fetch_add(1, Ordering::SeqCst);
@@ -53,20 +57,20 @@ impl Engine {
         shared.tell(Message::Take { take, reply });
         tokio::select! {
             biased;
-            jobs = &mut answer => return jobs.map_err(|_| Error::Closed),
+            jobs = &mut answer => return jobs.unwrap_or(Err(Error::Closed)),
             () = shared.clock.sleep(millis(wait_ms)) => {}
         }
         withdrawal.store(true, Ordering::SeqCst);
         shared.tell(Message::Withdraw { ticket });
         tokio::select! {
             biased;
-            jobs = &mut answer => return jobs.map_err(|_| Error::Closed),
+            jobs = &mut answer => return jobs.unwrap_or(Err(Error::Closed)),
             () = shared.clock.sleep(millis(CLAIM_MS_MAX)) => {}
         }
         // What is sent from here on the scheduler takes back itself, because closing makes its send fail. What it sent before
         // is ours.
         answer.close();
-        Ok(answer.try_recv().unwrap_or_default())
+        answer.try_recv().unwrap_or_else(|_| Ok(Vec::new()))
     }
 }
 

@@ -10,12 +10,13 @@ use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tidewheel_api::wire::fault::Code;
-use tonic::Status;
 use tonic::metadata::MetadataMap;
+use tonic::{Response, Status};
 use tower_service::Service as _;
 
 use super::status::{refusal, retry_after, status};
 use crate::access::{ORIGIN_METADATA, Peer};
+use crate::http::Share;
 
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 5] =
@@ -126,15 +127,25 @@ impl Bridge {
 
     /// Calls, and reads the answer.
     pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Status> {
-        let answer = self.send(call).await?;
-        serde_json::from_slice(&answer).map_err(|fault| {
-            tracing::error!(error = %fault, "an answer of the HTTP API could not be translated");
-            status(Code::Internal, "the server failed; its log says more")
-        })
+        read(&self.send(call).await?)
+    }
+
+    /// The same for a page, which may be large: what it takes of the bound on large answers it takes until it is sent.
+    pub(super) async fn page<T: DeserializeOwned>(&self, call: Call) -> Result<Response<T>, Status> {
+        let (answer, share) = self.ask(call).await?;
+        let mut response = Response::new(read(&answer)?);
+        if let Some(share) = share {
+            response.extensions_mut().insert(share);
+        }
+        Ok(response)
     }
 
     /// Calls, and hands back the answer as it is.
     pub(super) async fn send(&self, call: Call) -> Result<Bytes, Status> {
+        self.ask(call).await.map(|(answer, _)| answer)
+    }
+
+    async fn ask(&self, call: Call) -> Result<(Bytes, Option<Share>), Status> {
         let mut request = axum::extract::Request::new(Body::from(call.body));
         *request.method_mut() = call.method;
         *request.headers_mut() = call.headers;
@@ -148,10 +159,10 @@ impl Bridge {
         }
         let mut router = self.router.clone();
         let Ok(answer) = router.call(request).await;
-        let (head, body) = answer.into_parts();
+        let (mut head, body) = answer.into_parts();
         let body = body.collect().await.map_err(|fault| Status::internal(fault.to_string()))?.to_bytes();
         if head.status.is_success() {
-            return Ok(body);
+            return Ok((body, head.extensions.remove::<Share>()));
         }
         match serde_json::from_slice::<ProblemDocument>(&body) {
             Ok(problem) => {
@@ -162,6 +173,13 @@ impl Bridge {
             Err(_) => Err(Status::internal(format!("the HTTP API answered {}", head.status))),
         }
     }
+}
+
+fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Status> {
+    serde_json::from_slice(answer).map_err(|fault| {
+        tracing::error!(error = %fault, "an answer of the HTTP API could not be translated");
+        status(Code::Internal, "the server failed; its log says more")
+    })
 }
 
 /// Percent-encodes everything that could mean something in an address.

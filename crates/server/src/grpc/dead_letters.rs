@@ -36,7 +36,7 @@ impl DeadLetters for DeadLettersService {
             .number("limit", Some(list.limit).filter(|limit| *limit > 0))
             .parameter("cursor", &list.cursor)
             .parameter("payload", if list.payload { "true" } else { "" });
-        self.bridge.call(call).await.map(Response::new)
+        self.bridge.page(call).await
     }
 
     async fn replay(&self, request: Request<ReplayDeadLetterRequest>) -> Result<Response<Job>, Status> {

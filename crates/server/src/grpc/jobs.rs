@@ -79,7 +79,7 @@ impl Jobs for JobsService {
             .number("limit", Some(list.limit).filter(|limit| *limit > 0))
             .parameter("cursor", &list.cursor)
             .parameter("payload", if list.payload { "true" } else { "" });
-        self.bridge.call(call).await.map(Response::new)
+        self.bridge.page(call).await
     }
 
     async fn count(&self, request: Request<CountJobsRequest>) -> Result<Response<CountJobsResponse>, Status> {

@@ -82,7 +82,7 @@ impl Schedules for SchedulesService {
             .parameter("calendar", &list.calendar)
             .number("limit", Some(list.limit).filter(|limit| *limit > 0))
             .parameter("cursor", &list.cursor);
-        self.bridge.call(call).await.map(Response::new)
+        self.bridge.page(call).await
     }
 
     async fn update(&self, request: Request<UpdateScheduleRequest>) -> Result<Response<Schedule>, Status> {
@@ -154,7 +154,7 @@ impl Schedules for SchedulesService {
             .then("/firings")
             .number("limit", Some(list.limit).filter(|limit| *limit > 0))
             .parameter("cursor", &list.cursor);
-        self.bridge.call(call).await.map(Response::new)
+        self.bridge.page(call).await
     }
 
     async fn create_many(

@@ -9,6 +9,8 @@ use tidewheel_core::time::Timestamp;
 
 /// About what one job takes without its payload.
 const JOB_BYTES: usize = 1_024;
+/// About what a page takes beside its items.
+const PAGE_BYTES: usize = 64;
 
 /// JSON.
 pub(super) fn json(status: StatusCode, out: JsonWriter) -> Response {
@@ -18,6 +20,26 @@ pub(super) fn json(status: StatusCode, out: JsonWriter) -> Response {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// A page of a list: its items, already written, and where the next page goes on.
+pub(super) fn list(items: JsonWriter, next: Option<&str>) -> Response {
+    json(StatusCode::OK, page(items, next))
+}
+
+/// The envelope that every list has.
+fn page(items: JsonWriter, next: Option<&str>) -> JsonWriter {
+    let items = items.into_bytes();
+    let mut out = JsonWriter::with_capacity(items.len() + PAGE_BYTES);
+    out.object(|out| {
+        out.key("items").array(|out| {
+            if !items.is_empty() {
+                out.raw(&items);
+            }
+        });
+        out.key("next_cursor").text_or_null(next);
+    });
+    out
 }
 
 /// One job with its payload.

@@ -14,6 +14,7 @@ use tidewheel_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
+use super::large_answer::Answers;
 use super::openapi;
 use super::overload::Overload;
 use super::problem::Problem;
@@ -49,6 +50,12 @@ pub struct HttpLimits {
     pub body_progress_ms: u64,
     /// See [`Self::body_progress_ms`].
     pub body_progress_bytes_min: usize,
+    /// All large answers that are not read yet, together.
+    pub answers_bytes_max: usize,
+    /// Within this long some of a large answer must be read, or it is given up.
+    pub answer_progress_ms: u64,
+    /// Pages of lists read from the store at once; further ones wait for their turn.
+    pub pages_count_max: usize,
     /// Jobs taken from callers and not stored yet; the less urgent a job, the sooner it is turned away.
     pub submissions_count_max: usize,
     /// Time between two fires of a schedule, at least.
@@ -65,6 +72,9 @@ impl Default for HttpLimits {
             bodies_bytes_max: 256 * 1_024 * 1_024,
             body_progress_ms: 10_000,
             body_progress_bytes_min: 4_096,
+            answers_bytes_max: 64 * 1_024 * 1_024,
+            answer_progress_ms: 30_000,
+            pages_count_max: 16,
             submissions_count_max: SUBMISSIONS_IN_FLIGHT_COUNT_MAX_DEFAULT,
             schedule_interval_ms_min: SCHEDULE_INTERVAL_MS_MIN_DEFAULT,
             history_ms: HISTORY_MS_DEFAULT,
@@ -87,6 +97,7 @@ pub(super) struct App {
     pub(super) overload: Overload,
     /// One permit for every byte of a body that is held.
     pub(super) bodies: Arc<Semaphore>,
+    pub(super) answers: Arc<Answers>,
     pub(super) openapi: Bytes,
     pub(super) docs: Bytes,
     pub(super) errors: Bytes,
@@ -97,6 +108,7 @@ impl App {
         let document = openapi::document();
         let metrics = Arc::clone(parts.engine.metrics());
         let overload = Overload::new(parts.limits.submissions_count_max, metrics);
+        let answers = Answers::new(&parts.limits, Arc::clone(parts.engine.clock()));
         Self {
             engine: parts.engine,
             targets: Targets(parts.targets),
@@ -108,6 +120,7 @@ impl App {
             schemas: CompiledSchemas::default(),
             overload,
             bodies: Arc::new(Semaphore::new(parts.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
+            answers: Arc::new(answers),
             docs: Bytes::from(super::docs::render(&document)),
             errors: Bytes::from(super::docs::render_errors()),
             openapi: Bytes::from(document.to_string()),

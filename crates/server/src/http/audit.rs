@@ -22,10 +22,10 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{AuditOrder, AuditQuery, Error, Store};
 
+use super::answer;
 use super::app::App;
 use super::caller::Caller;
 use super::problem::{Problem, refuse_faults};
-use super::schedules::read::page_answer;
 use super::serve::LongAnswer;
 
 /// The action under which changes of jobs are found.
@@ -50,6 +50,7 @@ pub(super) async fn list(
     if request.lines || asks_for_lines {
         export(store, filter, &request).await
     } else {
+        let _turn = app.answers.turn().await;
         page(&*store, &filter, &request).await
     }
 }
@@ -73,7 +74,7 @@ pub(super) async fn chains(State(app): State<Arc<App>>) -> Result<Response, Prob
             link(out.key("head"), &ends.head);
         });
     }
-    Ok(page_answer(items, None))
+    Ok(answer::list(items, None))
 }
 
 /// Which records are shown, and what of them.
@@ -203,7 +204,7 @@ async fn page(store: &dyn Store, filter: &Filter, request: &AuditRequest) -> Res
         }
         query.after = next;
     }
-    Ok(page_answer(items, next.map(audit_cursor).as_deref()))
+    Ok(answer::list(items, next.map(audit_cursor).as_deref()))
 }
 
 /// An export under way.

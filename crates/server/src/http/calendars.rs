@@ -20,7 +20,7 @@ use super::call_key::{CallKey, done_before};
 use super::caller::{Caller, NamePath};
 use super::jobs::change::whole;
 use super::problem::Problem;
-use super::schedules::read::{page_answer, read_query};
+use super::schedules::read::read_query;
 use super::{answer, call_key};
 use crate::engine::Engine;
 
@@ -44,7 +44,7 @@ pub(super) async fn list(
         last = Some(name);
     }
     let next = left.next().and(last);
-    Ok(page_answer(items, next.map(|name| &**name)))
+    Ok(answer::list(items, next.map(|name| &**name)))
 }
 
 /// `GET /v1/calendars/{name}`

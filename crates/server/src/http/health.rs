@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_store::Health;
+use tidewheel_store::{Error, Health};
 
 use super::app::App;
 use super::problem::Problem;
@@ -34,6 +34,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
             });
             Ok(answer::json(StatusCode::OK, out))
         }
+        Health::Full(reason) => Err(Error::Full(reason).into()),
         Health::ReadOnly(reason) => {
             Err(Problem::new(Code::StoreReadOnly, format!("the store takes no writes: {reason}")))
         }

@@ -21,7 +21,7 @@ use super::caller::{Caller, NamePath};
 use super::jobs::change::whole;
 use super::problem::{Problem, refuse_faults};
 use super::registered::note;
-use super::schedules::read::{page_answer, read_query};
+use super::schedules::read::read_query;
 use super::schedules::version::{Wanted, only_new};
 use crate::directory::{JobType, TypeRefusal};
 use crate::schema::Schema;
@@ -43,7 +43,7 @@ pub(super) async fn list(
         last = Some(&**name);
     }
     let next = left.next().and(last);
-    Ok(page_answer(items, next))
+    Ok(answer::list(items, next))
 }
 
 /// `GET /v1/types/{type}`

@@ -20,7 +20,7 @@ use super::caller::{Caller, NamePath};
 use super::idempotency::digest;
 use super::jobs::change::whole;
 use super::problem::Problem;
-use super::schedules::read::{page_answer, read_query};
+use super::schedules::read::read_query;
 use crate::audit::Told;
 use crate::directory::{ApiKey, KeyAsked, KeyMade, KeyRefusal, Role};
 
@@ -85,7 +85,7 @@ pub(super) async fn list(
         last = Some(place.as_str());
     }
     let next = left.next().and(last);
-    Ok(page_answer(items, next))
+    Ok(answer::list(items, next))
 }
 
 /// `GET /v1/keys/{id}`

@@ -12,6 +12,7 @@
 //! | `scope` | what a caller may do with jobs and schedules that are there |
 //! | `retention` | what a tenant no longer sees |
 //! | `overload` | what is refused when more comes in than the store takes |
+//! | `large_answer` | large answers that are not read yet, bounded together |
 //! | `body` | reading bodies: bounded in size, in pace and together |
 //! | `idempotency` | keys, and telling a repeat from another request |
 //! | `call_key` | the keys of calls that change what is there |
@@ -46,6 +47,7 @@ mod idempotency;
 mod job_types;
 mod jobs;
 mod keys;
+mod large_answer;
 mod notifications;
 mod openapi;
 mod overload;
@@ -71,6 +73,7 @@ mod workers;
 
 pub use app::{HttpLimits, HttpParts};
 pub(crate) use caller::Caller;
+pub(crate) use large_answer::Share;
 pub(crate) use problem::Problem;
 #[cfg(test)]
 pub(crate) use routes::all as all_routes;

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use tidewheel_api::wire::fault::{Code, Fault, Faults};
+use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_api::wire::split::SplitFault;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::Rejection;
@@ -200,11 +200,19 @@ impl From<Refusal> for Problem {
 
 impl From<SplitFault> for Problem {
     fn from(fault: SplitFault) -> Self {
-        let code = match fault {
-            SplitFault::TooManyItems(_) => Code::BatchTooLarge,
-            SplitFault::ItemTooLarge { .. } => Code::BodyTooLarge,
-            SplitFault::Structure { .. } | SplitFault::Unfinished | SplitFault::Empty => Code::MalformedJson,
+        let (code, field) = match &fault {
+            SplitFault::TooManyItems(_) => (Code::BatchTooLarge, None),
+            SplitFault::ItemTooLarge { .. } => (Code::BodyTooLarge, None),
+            SplitFault::Structure { .. } | SplitFault::Unfinished | SplitFault::Empty => {
+                (Code::MalformedJson, None)
+            }
+            SplitFault::UnknownField { name, .. } => (Code::UnknownField, Some(name.as_str())),
+            SplitFault::NoArray { wrapper } => (Code::WrongType, Some(wrapper.trim_matches('"'))),
+            SplitFault::NoField { wrapper } => (Code::MissingField, Some(wrapper.trim_matches('"'))),
         };
-        Self::new(code, fault.to_string())
+        let Some(field) = field else { return Self::new(code, fault.to_string()) };
+        let mut faults = Faults::default();
+        faults.add(code, &At::ROOT.field(field), fault.to_string());
+        Self::from_faults(faults)
     }
 }

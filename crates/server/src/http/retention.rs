@@ -25,11 +25,13 @@ impl Retention {
 
     /// Whether a job is not seen any more. Dead letters are, until somebody decides about them.
     pub(super) fn hides(self, job: &Job) -> bool {
-        let has_ended = match job.status.state {
-            State::Succeeded | State::Cancelled | State::Skipped | State::Expired => true,
-            State::Scheduled | State::Retrying | State::Running | State::Dead => false,
-        };
-        has_ended && self.before.is_some_and(|before| job.status.finished_at.is_some_and(|end| end < before))
+        has_ended(job.status.state)
+            && self.before.is_some_and(|before| job.status.finished_at.is_some_and(|end| end < before))
+    }
+
+    /// Whether there may be jobs in this state that are not seen any more.
+    pub(super) const fn may_hide(self, state: State) -> bool {
+        self.before.is_some() && has_ended(state)
     }
 
     /// The jobs of these that are seen or not there at all, which is for whoever looks to find out.
@@ -45,6 +47,13 @@ impl Retention {
         let jobs = app.engine.store().get(tenant, ids.clone()).await?;
         let mut hidden = jobs.into_iter().map(|job| job.is_some_and(|job| self.hides(&job)));
         Ok(ids.into_iter().partition(|_| !hidden.next().unwrap_or(false)))
+    }
+}
+
+const fn has_ended(state: State) -> bool {
+    match state {
+        State::Succeeded | State::Cancelled | State::Skipped | State::Expired => true,
+        State::Scheduled | State::Retrying | State::Running | State::Dead => false,
     }
 }
 

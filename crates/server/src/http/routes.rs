@@ -8,10 +8,12 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use tidewheel_api::wire::fault::Code;
 
 use super::app::{App, HttpParts};
+use super::large_answer::Answers;
 use super::problem::Problem;
 use super::{
     access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, job_types, jobs, keys,
-    notifications, overview, queues, schedules, session, targets, tenants, webhook_secrets, workers,
+    large_answer, notifications, overview, queues, schedules, session, targets, tenants, webhook_secrets,
+    workers,
 };
 use crate::access::{Access, Guard, guard_route};
 
@@ -27,7 +29,7 @@ fn v1() -> Vec<Route> {
         on("post", "/jobs", post(jobs::submit::one)),
         on("post", "/jobs/batch", post(jobs::batch::many)),
         on("get", "/jobs", get(jobs::read::list)),
-        on("get", "/jobs/count", get(jobs::read::count)),
+        on("get", "/jobs/count", get(jobs::count::count)),
         on("get", "/jobs/{id}", get(jobs::read::one)),
         on("patch", "/jobs/{id}", patch(jobs::change::amend)),
         on("get", "/jobs/{id}/attempts", get(jobs::read::attempts)),
@@ -125,16 +127,28 @@ pub fn router(parts: HttpParts) -> Router {
     }
     for route in v1() {
         let Some(handler) = guarded(&app.access, &route, "/v1") else { continue };
+        let handler = if route.method == "get" { counted(&app.answers, handler) } else { handler };
         for prefix in ["/v1", "/api/v1"] {
             router = router.route(&format!("{prefix}{}", route.path), handler.clone());
         }
     }
     let (engine, access) = (app.engine.clone(), Arc::clone(&app.access));
     let (clock, metrics) = (Arc::clone(engine.clock()), Arc::clone(engine.metrics()));
+    let answers = Arc::clone(&app.answers);
     let router = crate::pages::add(router);
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
     crate::grpc::add(router, &engine, &access).layer(axum::middleware::from_fn(move |request, next| {
-        access_log::log(Arc::clone(&clock), Arc::clone(&metrics), request, next)
+        let logged = access_log::log(Arc::clone(&clock), Arc::clone(&metrics), request, next);
+        let answers = Arc::clone(&answers);
+        async move { answers.send(logged.await) }
+    }))
+}
+
+/// What answers a route that only looks. A large answer can be refused: nothing was done, and it may be asked for again.
+fn counted(answers: &Arc<Answers>, handler: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
+    let answers = Arc::clone(answers);
+    handler.route_layer(axum::middleware::from_fn(move |request, next| {
+        large_answer::count(Arc::clone(&answers), request, next)
     }))
 }
 

@@ -7,10 +7,11 @@ use axum::response::Response;
 use tidewheel_api::wire::schedule_query;
 use tidewheel_api::wire::write::JsonWriter;
 
+use super::answer;
 use super::app::App;
 use super::caller::Caller;
 use super::problem::Problem;
-use super::schedules::read::{page_answer, read_query};
+use super::schedules::read::read_query;
 use crate::engine::BreakerView;
 
 /// Answers with a page, by host.
@@ -30,7 +31,7 @@ pub(super) async fn list(
         last = Some(&*breaker.host);
     }
     let next = left.next().and(last);
-    Ok(page_answer(items, next))
+    Ok(answer::list(items, next))
 }
 
 fn write(out: &mut JsonWriter, breaker: &BreakerView) {

@@ -21,7 +21,7 @@ use super::body::Text;
 use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::{Problem, refuse_faults};
-use super::schedules::read::{page_answer, read_query};
+use super::schedules::read::read_query;
 use crate::directory::{TenantSettings, TenantShown};
 
 /// The tenant named in the path, if the caller may know of it.
@@ -71,7 +71,7 @@ pub(super) async fn list(
         last = Some(tenant);
     }
     let next = left.next().and(last);
-    Ok(page_answer(items, next.map(Tenant::as_str)))
+    Ok(answer::list(items, next.map(Tenant::as_str)))
 }
 
 /// `GET /v1/tenants/{id}`

@@ -44,12 +44,9 @@ pub(super) async fn list(
     TenantPath(tenant): TenantPath,
 ) -> Result<Response, Problem> {
     let secrets = app.access.directory().list_webhook_secrets(&tenant);
-    let mut out = JsonWriter::with_capacity(512);
-    out.object(|out| {
-        out.key("items").array(|out| secrets.iter().for_each(|secret| write(out, secret)));
-        out.key("next_cursor").null();
-    });
-    Ok(answer::json(StatusCode::OK, out))
+    let mut items = JsonWriter::with_capacity(512);
+    secrets.iter().for_each(|secret| write(&mut items, secret));
+    Ok(answer::list(items, None))
 }
 
 /// `GET /v1/tenants/{id}/webhook-secrets/{secret}`

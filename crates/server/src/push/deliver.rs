@@ -168,10 +168,10 @@ fn request(job: &Job, target: &Target) -> Result<PushRequest, String> {
     headers.insert(TYPE, text(&spec.kind)?);
     headers.insert(ATTEMPT, HeaderValue::from(job.status.attempt));
     headers.insert(FENCING_TOKEN, HeaderValue::from(job.status.token.as_u64()));
-    let run_at = job.id.run_at().to_string();
-    let fire_at = spec.occurrence.as_ref().map_or_else(|| run_at.clone(), |o| o.fire_at.to_string());
-    headers.insert(FIRE_AT, text(&fire_at)?);
-    headers.insert(RUN_AT, text(&run_at)?);
+    // The id keeps the time a job was first set for; moved, or tried again, it is due at another.
+    let fire_at = spec.occurrence.as_ref().map_or(job.id.run_at(), |occurrence| occurrence.fire_at);
+    headers.insert(FIRE_AT, text(&fire_at.to_string())?);
+    headers.insert(RUN_AT, text(&job.status.due_at.to_string())?);
     let catch_up = spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
     headers.insert(CATCH_UP, HeaderValue::from_static(if catch_up { "true" } else { "false" }));
     headers.insert(IDEMPOTENCY_KEY, text(&job.run_key())?);
@@ -191,4 +191,73 @@ fn text(value: &str) -> Result<HeaderValue, String> {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tidewheel_core::job::{Change, Priority, Spec, transition};
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::retry::{Backoff, RetryPolicy};
+    use tidewheel_core::time::Timestamp;
+
+    use super::*;
+
+    const FIRST: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    fn job() -> Job {
+        let target = Target { url: "http://a.example/".into(), method: "POST".into(), headers: Vec::new() };
+        let spec = Spec {
+            kind: "test".into(),
+            payload: Bytes::from_static(b"{}"),
+            destination: Destination::Target(Arc::new(target)),
+            priority: Priority::Normal,
+            retry: RetryPolicy { backoff: Backoff::Fixed, base_ms: 5_000, ..RetryPolicy::default() },
+            timeout_ms: 60_000,
+            expires_at: None,
+            idempotency_key: None,
+            labels: Vec::new(),
+            occurrence: None,
+            trace: None,
+            created_at: FIRST,
+        };
+        Job::new(Tenant::default(), spec, FIRST, 7)
+    }
+
+    fn after(job: &Job, command: &Command, now: Timestamp) -> Job {
+        match transition(job, command, now) {
+            Ok(Change::To(next)) => next,
+            other => panic!("{command:?}: {other:?}"),
+        }
+    }
+
+    /// What its target is told when it fired and when it is due.
+    fn told(job: &Job) -> [String; 2] {
+        let Destination::Target(target) = &job.spec.destination else { panic!("it has a target") };
+        let headers = request(job, target).unwrap().headers;
+        [FIRE_AT, RUN_AT].map(|name| headers.get(name).unwrap().to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_job_that_was_moved_or_is_tried_again_tells_the_time_it_is_due() {
+        let claim = Command::Claim { epoch: 1, worker: "w".into(), lease_ms: 1_000, detached: false };
+        let on_time = after(&job(), &claim, FIRST);
+        assert_eq!(told(&on_time), [FIRST.to_string(), FIRST.to_string()]);
+
+        let later = FIRST.plus_ms(3_600_000);
+        let moved = after(&job(), &Command::Amend { run_at: Some(later), priority: None }, FIRST);
+        let moved = after(&moved, &claim, later.plus_ms(20));
+        assert_eq!(told(&moved), [FIRST.to_string(), later.to_string()]);
+
+        let failure = Failure {
+            finding: Finding { status_code: Some(500), detail: "no".into() },
+            retryable: true,
+            timed_out: false,
+            retry_after_ms: None,
+            jitter: 0,
+        };
+        let failed = after(&moved, &Command::Fail { token: moved.status.token, failure }, later.plus_ms(30));
+        let again = after(&failed, &claim, later.plus_ms(9_000));
+        assert_eq!(told(&again), [FIRST.to_string(), later.plus_ms(5_030).to_string()]);
+    }
 }

@@ -87,8 +87,13 @@ impl Timeline {
         }
         let is_same_rule = last.definition.rule == schedule.definition.rule;
         let line_max = if is_same_rule { line } else { line.max(schedule.updated_at) };
-        // Answered late, the line stood already, and has perhaps been left behind since.
-        let line_min = if answer.changed { line_max } else { line_max.min(schedule.updated_at) };
+        // Answered late, the line stood already, and has perhaps been left behind since. By the same rule, it may have stood
+        // even before what was waiting when the edit was made: that has got another time by it, and may have fired since.
+        let line_min = match (answer.changed, is_same_rule) {
+            (true, _) => line_max,
+            (false, true) => last.line_min,
+            (false, false) => line_max.min(schedule.updated_at),
+        };
         self.segments.push(Segment {
             definition: Arc::clone(&schedule.definition),
             line_min: line_min.max(last.line_min),

@@ -11,16 +11,12 @@ use tidewheel_store::{Applied, Checkpoint, Error, HeldKey, KeyUse, OnConflict, O
 
 use super::group::{Group, PointerSlot, Slot};
 use super::{Answer, Arrival, Committer, Judgements, Request};
-use crate::kv::{Keyspace, Space};
+use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, Place};
-use crate::shared::{locate, read_error};
+use crate::shared::{lacking_room, locate, read_error};
 use crate::view::Known;
 use crate::{checkpoints, keys, pointers};
 
-/// Room kept for outcomes and the engine's own housekeeping when the device fills up: this much, or on a small
-/// device a tenth of it.
-const RESERVE_BYTES: u64 = 256 * 1024 * 1024;
-const RESERVE_SHARE: u64 = 10;
 /// No slot has this number.
 const UNKNOWN: usize = usize::MAX;
 
@@ -233,15 +229,7 @@ impl Committer {
 
     /// Refuses new jobs while the device is nearly full; what is under way can still be finished.
     pub(super) fn check_room(&self) -> Result<(), Error> {
-        let Some(Space { free_bytes, total_bytes }) = self.disk.kv.space() else { return Ok(()) };
-        if free_bytes < RESERVE_BYTES.min(total_bytes / RESERVE_SHARE) {
-            return Err(Error::Full(format!(
-                "{} MiB of {} MiB are left",
-                free_bytes >> 20,
-                total_bytes >> 20
-            )));
-        }
-        Ok(())
+        lacking_room(&*self.disk.kv).map_or(Ok(()), |reason| Err(Error::Full(reason)))
     }
 }
 

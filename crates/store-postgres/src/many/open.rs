@@ -11,7 +11,7 @@ use tidewheel_store::Store;
 use super::part::Part;
 use super::seat::Seat;
 use super::{Spread, watch};
-use crate::migrate::{MigrateError, Migrated, migrate};
+use crate::migrate::{MigrateError, Migrated, SEATS_SINCE, migrate};
 use crate::open::OpenError;
 use crate::options::Options;
 use crate::store::{PostgresStore, plain};
@@ -140,7 +140,7 @@ pub async fn migrate_all(all: Vec<Options>, target: i32) -> Result<Vec<Migrated>
         let migrated = migrate(&options, target).await;
         done.push(migrated.map_err(|error| SpreadError::of(&options.seat, error))?);
         // An older schema says nothing of others.
-        if target == crate::SCHEMA_NUMBER && options.seat.count > 1 {
+        if target >= SEATS_SINCE && options.seat.count > 1 {
             let made = made_for(&options).await?;
             cluster = cluster.or(made.cluster);
         }

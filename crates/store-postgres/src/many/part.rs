@@ -7,6 +7,8 @@ use futures_util::future::BoxFuture;
 use tidewheel_store::{Counts, Database, Error, Health, Store as _};
 use tokio::sync::watch;
 
+use crate::connections::config_of;
+use crate::hosts::Hosts;
 use crate::options::Options;
 use crate::store::PostgresStore;
 
@@ -44,6 +46,15 @@ impl Part {
 
     pub(super) fn is_open(&self) -> bool {
         self.store.get().is_some()
+    }
+
+    /// The servers it may be on. Once it is open they are those of its pools, so that all learn of a failover from each other.
+    pub(super) fn hosts(&self) -> Result<Arc<Hosts>, Error> {
+        if let Some(store) = self.store.get() {
+            return Ok(Arc::clone(&store.database.connections.hosts));
+        }
+        let (config, tls) = config_of(&self.options)?;
+        Ok(Arc::new(Hosts::new(&config, tls, self.options.connect)))
     }
 
     /// It answers, and is asked from now on.

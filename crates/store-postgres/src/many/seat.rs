@@ -25,16 +25,21 @@ impl Default for Seat {
 }
 
 impl Seat {
-    /// Notes it in a database that was never used; one that was is what it is.
+    /// Notes it in a database that was never used, or only ever for the shards that this seat has, as one that was migrated
+    /// down and up again: whoever used it alone had all shards.
     pub(crate) fn taking(&self) -> String {
-        if self.count == 1 {
+        let Self { index, count, cluster } = self;
+        if *count == 1 {
             return String::new();
         }
         // The id was read from another database, as one.
-        let cluster = self.cluster.as_ref().map(|id| format!(", cluster = '{id}'")).unwrap_or_default();
+        let cluster = cluster.as_ref().map(|id| format!(", cluster = '{id}'")).unwrap_or_default();
+        let others = [("shard_leases", "shard"), ("checkpoints", "shard"), ("audit_chains", "chain")].map(
+            |(table, shard)| format!("NOT EXISTS (SELECT FROM {table} WHERE {shard} % {count} <> {index})"),
+        );
         format!(
-            "UPDATE settings SET databases = {}, place = {}{cluster} WHERE NOT EXISTS (SELECT FROM shard_leases)",
-            self.count, self.index
+            "UPDATE settings SET databases = {count}, place = {index}{cluster} WHERE {}",
+            others.join(" AND ")
         )
     }
 

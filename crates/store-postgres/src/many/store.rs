@@ -291,7 +291,9 @@ impl Store for Spread {
             return Health::Ready;
         }
         let reasons: Vec<&str> = databases.iter().filter_map(Database::trouble).collect();
-        Health::ReadOnly(reasons.join("; "))
+        let reasons = reasons.join("; ");
+        let are_full = databases.iter().all(|database| matches!(database.health, Health::Full(_)));
+        if are_full { Health::Full(reasons) } else { Health::ReadOnly(reasons) }
     }
 
     async fn close(&self) -> Result<(), Error> {

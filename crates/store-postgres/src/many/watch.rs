@@ -1,5 +1,6 @@
 //! Finds out whether a database answers, on a connection of its own, so that a crowd at the pools is not taken for silence. One
-//! that could not be reached at the start is opened here once it can be.
+//! that could not be reached at the start is opened here once it can be. Where its URL names several servers, one that hangs
+//! is left for another that takes writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,10 @@ use tokio_postgres::error::SqlState;
 
 use super::open::open_part;
 use super::part::Part;
-use crate::connections::config_of;
 use crate::fault::reason;
 
 /// How often it is asked, and tried again while it does not answer.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How long an answer may take. A statement that does nothing waits for nobody but the machine.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// What a look at a database found.
 enum Found {
@@ -52,18 +50,15 @@ pub(super) fn spawn(part: &Arc<Part>) -> JoinHandle<()> {
 
 async fn connect(part: &Part) -> Found {
     let connect = async {
-        let (config, tls) = config_of(&part.options).map_err(|error| Found::Nothing(error.to_string()))?;
-        config.connect(tls).await.map_err(|error| {
+        let hosts = part.hosts().map_err(|error| Found::Nothing(error.to_string()))?;
+        hosts.connect_driven().await.map_err(|error| {
             let is_crowded = error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS);
             if is_crowded { Found::Crowded } else { Found::Nothing(reason(&error)) }
         })
     };
     match timeout(part.options.connect, connect).await {
-        Ok(Ok((client, connection))) => {
-            // It ends when the client is dropped, or the database is gone: the next question shows that.
-            tokio::spawn(async move { drop(connection.await) });
-            Found::Client(client)
-        }
+        // What drives it ends when the client is dropped, or the database is gone: the next question shows that.
+        Ok(Ok((client, _))) => Found::Client(client),
         Ok(Err(found)) => found,
         Err(_) => Found::Nothing("no connection can be made in time".to_owned()),
     }
@@ -80,20 +75,22 @@ async fn opened(part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks until there is no answer. A connection that was ended is no sign of trouble yet; silence is.
+/// Asks until there is no answer. A connection that was ended is no sign of trouble yet; silence is: a statement that does nothing
+/// waits for nobody but the machine.
 async fn ask_on(part: &Part, client: &Client) {
+    let silence = part.options.silence;
     let mut tick = interval(ASK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        match timeout(ANSWER_MAX, client.simple_query("SELECT 1")).await {
+        match timeout(silence, client.simple_query("SELECT 1")).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 tracing::debug!(database = part.index, reason = reason(&error), "a connection ended");
                 return;
             }
             Err(_) => {
-                part.went_away(&format!("no answer within {ANSWER_MAX:?}"));
+                part.went_away(&format!("no answer within {silence:?}"));
                 return;
             }
         }

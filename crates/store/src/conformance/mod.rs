@@ -91,10 +91,14 @@ macro_rules! lease_conformance_tests {
 }
 
 /// Makes one test of every case of the suite. Takes something that, called without arguments, makes a fresh
-/// [`conformance::Home`](crate::conformance::Home). Needs `tokio` with its macros and its threads.
+/// [`conformance::Home`](crate::conformance::Home), and the number of random runs where it is not the usual one. Needs
+/// `tokio` with its macros and its threads.
 #[macro_export]
 macro_rules! conformance_tests {
     ($new_home:expr) => {
+        $crate::conformance_tests!($new_home, random_runs: $crate::conformance::random::SEEDS_COUNT);
+    };
+    ($new_home:expr, random_runs: $seeds_count:expr) => {
         $crate::conformance_tests!(@cases $new_home, submitting:
             jobs_are_taken_in_and_answered_in_order,
             an_empty_batch_is_fine,
@@ -270,7 +274,7 @@ macro_rules! conformance_tests {
 
         #[tokio::test]
         async fn random_runs_agree_with_the_model() {
-            for seed in 0..$crate::conformance::random::SEEDS_COUNT {
+            for seed in 0..$seeds_count {
                 let home = ($new_home)();
                 $crate::conformance::random::a_random_run_agrees_with_the_model(&home, seed).await;
             }

@@ -9,12 +9,17 @@ use tidewheel_core::job::{Command, State, Token};
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 
-use crate::{Applied, Error, Held, Order};
+use crate::{Applied, Error, Health, Held, Order};
 
 /// Asked before every call what shall go wrong with it.
 pub trait Faults: Send + Sync {
     /// What shall go wrong with this call; [`Fault::default`] for nothing.
     fn before(&self, call: Call) -> Fault;
+
+    /// How the store says it feels.
+    fn health(&self) -> Health {
+        Health::Ready
+    }
 
     /// What becomes of news of another node, or of this one's own.
     fn passage(&self, from_node: u64) -> Passage {

@@ -298,7 +298,7 @@ impl Store for MemoryStore {
     }
 
     fn health(&self) -> Health {
-        Health::Ready
+        self.faults.as_ref().map_or(Health::Ready, |faults| faults.health())
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -87,10 +87,18 @@ fn short_forms_and_nulls() {
     assert_eq!((patient.base_ms, patient.max_ms), (2 * HOUR_MS, 2 * HOUR_MS));
 }
 
+fn one_fault_each(cases: &[(&str, Code, &str)]) {
+    for (fields, code, pointer) in cases {
+        let faults = read(&with(fields)).unwrap_err();
+        assert_eq!(faults.len(), 1, "{fields}: {faults:?}");
+        assert_eq!((faults[0].0, faults[0].1.as_str()), (*code, *pointer), "{fields}: {faults:?}");
+    }
+}
+
 #[test]
-fn one_fault_at_a_time() {
+fn one_fault_at_a_time_in_when_and_where() {
     use Code::*;
-    for (fields, code, pointer) in [
+    one_fault_each(&[
         (r#""runAt":1"#, UnknownField, "/runAt"),
         (r#""type":"u""#, DuplicateField, "/type"),
         (r#""typ\u0065":"u""#, DuplicateField, "/type"),
@@ -102,7 +110,8 @@ fn one_fault_at_a_time() {
         (r#""run_at":"2126-01-01T00:00:00Z""#, RunAtOutOfRange, "/run_at"),
         (r#""delay":"100000d""#, RunAtOutOfRange, "/delay"),
         (r#""delay":-1"#, InvalidDuration, "/delay"),
-        (r#""delay":1e3"#, InvalidDuration, "/delay"),
+        (r#""delay":1e400"#, InvalidDuration, "/delay"),
+        (r#""delay":-1e-9"#, InvalidDuration, "/delay"),
         (r#""delay":"soon""#, InvalidDuration, "/delay"),
         (r#""delay":[]"#, WrongType, "/delay"),
         (r#""delay":1,"run_at":"2026-12-01T09:00:00Z""#, ConflictingFields, "/delay"),
@@ -126,17 +135,27 @@ fn one_fault_at_a_time() {
         (r#""target":{"url":"http://a/","headers":[]}"#, WrongType, "/target/headers"),
         (r#""target":{"url":"http://a/","port":1}"#, UnknownField, "/target/port"),
         (r#""target":{"url":"http://a/","timeout":1},"timeout":2"#, ConflictingFields, "/timeout"),
+    ]);
+}
+
+#[test]
+fn one_fault_at_a_time_in_the_rest() {
+    use Code::*;
+    one_fault_each(&[
         (r#""priority":"urgent""#, InvalidValue, "/priority"),
         (r#""priority":1"#, WrongType, "/priority"),
         (r#""max_attempts":0"#, InvalidValue, "/max_attempts"),
         (r#""max_attempts":101"#, InvalidValue, "/max_attempts"),
         (r#""max_attempts":1.5"#, InvalidValue, "/max_attempts"),
         (r#""max_attempts":-1"#, InvalidValue, "/max_attempts"),
+        (r#""max_attempts":1e-1"#, InvalidValue, "/max_attempts"),
+        (r#""max_attempts":1e3"#, InvalidValue, "/max_attempts"),
         (r#""max_attempts":"5""#, WrongType, "/max_attempts"),
         (r#""max_attempts":99999999999999999999999"#, InvalidValue, "/max_attempts"),
         (r#""max_attempts":3,"retry":{"max_attempts":3}"#, ConflictingFields, "/retry/max_attempts"),
         (r#""retry":{"policy":"linear"}"#, InvalidValue, "/retry/policy"),
         (r#""retry":{"multiplier":0.5}"#, InvalidValue, "/retry/multiplier"),
+        (r#""retry":{"multiplier":1e400}"#, InvalidValue, "/retry/multiplier"),
         (r#""retry":{"multiplier":"2"}"#, WrongType, "/retry/multiplier"),
         (r#""retry":{"base":"10s","max":"1s"}"#, InvalidValue, "/retry/max"),
         (r#""retry":{"base":"8d"}"#, InvalidValue, "/retry/base"),
@@ -154,11 +173,7 @@ fn one_fault_at_a_time() {
         (r#""labels":{"a":"1","a":"2"}"#, DuplicateField, "/labels/a"),
         (r#""labels":{"a":"\u001b[2J"}"#, ControlCharacter, "/labels/a"),
         (r#""labels":["a"]"#, WrongType, "/labels"),
-    ] {
-        let faults = read(&with(fields)).unwrap_err();
-        assert_eq!(faults.len(), 1, "{fields}: {faults:?}");
-        assert_eq!((faults[0].0, faults[0].1.as_str()), (code, pointer), "{fields}: {faults:?}");
-    }
+    ]);
 }
 
 #[test]
@@ -227,6 +242,26 @@ fn times_at_their_limits() {
     let faults = at(RUN_AT_AHEAD_MS_MAX + 1).unwrap_err();
     assert!(faults[0].2.contains("3653d"), "the limit is named: {faults:?}");
     assert!(read(&with(&format!("\"delay\":{}", RUN_AT_AHEAD_MS_MAX / DAY_MS * 86_400))).is_ok());
+}
+
+#[test]
+fn a_number_is_the_same_however_it_is_written() {
+    for (given, plain) in [
+        (r#""delay":1e3"#, r#""delay":1000"#),
+        (r#""delay":1.5e0"#, r#""delay":"1.5s""#),
+        (r#""delay":0.1000000000000000055"#, r#""delay":"100ms""#),
+        (r#""delay":5.0"#, r#""delay":5"#),
+        (r#""timeout":25e-1"#, r#""timeout":"2.5s""#),
+        (r#""max_attempts":5.0"#, r#""max_attempts":5"#),
+        (r#""max_attempts":1e2"#, r#""max_attempts":100"#),
+        (
+            r#""retry":{"base":1e-1,"multiplier":15e-1,"max":6e1}"#,
+            r#""retry":{"base":"100ms","multiplier":1.5,"max":"1m"}"#,
+        ),
+    ] {
+        assert_eq!(read(&with(given)), read(&with(plain)), "{given}");
+        assert!(read(&with(given)).is_ok(), "{given}");
+    }
 }
 
 #[test]

@@ -27,7 +27,9 @@ pub(super) fn read_misfire(
         field.one_of(&POLICIES.map(|(name, _)| name), parse, at, faults)
     });
     let policy = match (policy, fields.misfire_cap) {
-        (policy, None) => policy,
+        // A cap that is not spoken of stays, also when the policy it belongs to is named again.
+        (MisfirePolicy::FireAll { .. }, None) => capped_before(base).unwrap_or(policy),
+        (MisfirePolicy::FireLatest | MisfirePolicy::Skip, None) => policy,
         (MisfirePolicy::FireAll { .. }, Some(field)) if field.is_null() => MisfirePolicy::FIRE_ALL,
         (MisfirePolicy::FireAll { .. }, Some(field)) => {
             MisfirePolicy::FireAll { cap: read_cap(&field, at, faults).unwrap_or(MISFIRE_CAP_COUNT_DEFAULT) }
@@ -47,6 +49,11 @@ pub(super) fn read_misfire(
         |field| field.duration_within(MISFIRE_GRACE_MS_MIN, MISFIRE_GRACE_MS_MAX, at, faults),
     );
     Misfire { policy, grace_ms }
+}
+
+/// What there was before, if it has a cap.
+fn capped_before(base: Option<Misfire>) -> Option<MisfirePolicy> {
+    base.map(|base| base.policy).filter(|policy| matches!(policy, MisfirePolicy::FireAll { .. }))
 }
 
 fn read_cap(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -> Option<u32> {

@@ -216,6 +216,14 @@ fn a_change_keeps_what_it_does_not_name_and_null_goes_back_to_the_default() {
     );
     assert_eq!(other.template.timeout_ms, 5_000);
 
+    let policy = |text: &str| change(&current, text).unwrap().definition.misfire.policy;
+    let capped = MisfirePolicy::FireAll { cap: 3 };
+    assert_eq!(policy(r#"{"misfire":"fire_all"}"#), capped, "the cap is not named");
+    assert_eq!(policy(r#"{"misfire":"fire_all","misfire_cap":null}"#), MisfirePolicy::FIRE_ALL);
+    let skipping = made(r#"{"cron_expr":"0 9 * * *","misfire":"skip"}"#);
+    let policy = change(&skipping, r#"{"misfire":"fire_all"}"#).unwrap().definition.misfire.policy;
+    assert_eq!(policy, MisfirePolicy::FIRE_ALL, "there was none");
+
     let reset = change(
         &current,
         r#"{"name":null,"timezone":null,"misfire":null,"target":null,"retry":null,"note":null,"exclude":null,

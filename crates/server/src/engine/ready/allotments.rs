@@ -286,6 +286,7 @@ impl Ready {
             self.wake_stalled();
         }
         self.offer_to_peers();
+        self.tend_suspects();
     }
 
     /// When [`Self::tick`] is worth calling.

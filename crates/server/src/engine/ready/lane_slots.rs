@@ -27,6 +27,8 @@ pub(super) struct LaneSlot {
     pub(super) picked_now: usize,
     pub(super) picked_before: usize,
     pub(super) own_moves: OwnMoves,
+    /// Whether its suspects came first, the last time that there were any.
+    pub(super) suspects_first: bool,
 }
 
 impl Ready {
@@ -69,6 +71,7 @@ impl Ready {
             picked_now: 0,
             picked_before: 0,
             own_moves: OwnMoves::default(),
+            suspects_first: false,
         };
         let index = self.free.pop().unwrap_or_else(|| {
             self.lanes.push(None);

@@ -20,6 +20,7 @@ mod refill;
 mod run_times;
 mod seats;
 mod subscribers;
+mod suspects;
 mod takers;
 mod view;
 
@@ -57,6 +58,7 @@ use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
+use self::suspects::{Suspects, is_suspect};
 pub(super) use self::takers::{TakeReply, Ticket};
 pub use self::view::LaneView;
 use super::config::Config;
@@ -108,6 +110,7 @@ pub(super) struct Ready {
     queues_first: bool,
     own_first: OwnFirst,
     subscribers: Subscribers,
+    suspects: Suspects,
     allotments: Allotments,
     breakers: Breakers,
     paces: Paces,
@@ -155,6 +158,7 @@ impl Ready {
             queues_first: false,
             own_first: OwnFirst::default(),
             subscribers: Subscribers::default(),
+            suspects: Suspects::default(),
             allotments: Allotments::default(),
             run_times: RunTimes::default(),
             looked_at: now,
@@ -311,6 +315,7 @@ impl Ready {
             priority,
             ready_at_ms: at.as_ms().max(job.spec.created_at.as_ms()).min(now.as_ms()),
             cost: 1,
+            alone: slot.is_queue && is_suspect(&job),
             item: Arc::clone(&job),
         };
         let joins = !slot.is_queue && !slot.lane.has(&entry.tenant);

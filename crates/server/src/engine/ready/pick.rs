@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidewheel_core::job::Job;
 use tidewheel_core::lanes::Entry;
+use tidewheel_core::limits::TAKE_BYTES_MAX;
 use tidewheel_core::time::Timestamp;
 
 use super::allotments::Allotments;
@@ -12,6 +13,7 @@ use super::lane_slots::LaneSlot;
 use super::push_slots::PushTurn;
 use super::subscribers::{Outlet, Subscriber, SubscriberId};
 use super::{Ready, Stage};
+use crate::engine::sent_bytes;
 
 /// Somebody jobs were picked for.
 #[derive(Debug)]
@@ -57,6 +59,7 @@ impl Ready {
 
     fn pick_take(&mut self, now: Timestamp, count_max: usize) -> Option<Picked> {
         let (mut picks, mut takers) = (Vec::new(), Vec::new());
+        self.pick_for_emptied(now, &mut picks, &mut takers);
         while picks.len() < count_max
             && let Some(index) = self.active_queues.pop_front()
         {
@@ -128,7 +131,14 @@ impl Ready {
         count_max: usize,
         picks: &mut Vec<Arc<Job>>,
     ) -> Option<Taker> {
+        let suspects_first = self.is_turn_of_suspects(index);
+        if suspects_first && let Some(taker) = self.pick_suspect(index, now, picks) {
+            return Some(taker);
+        }
         let Some(first) = self.next_for_anybody(index, now) else {
+            if !suspects_first && let Some(taker) = self.pick_suspect(index, now, picks) {
+                return Some(taker);
+            }
             self.allotments.stall(index);
             return None;
         };
@@ -156,10 +166,13 @@ impl Ready {
         let share = (slot.lane.len() + 1).div_ceil(slot.seats.len().max(1));
         let count = credits.min(share).min(count_max);
         let before = picks.len();
+        let mut bytes = sent_bytes(&first.item);
         picks.push(self.picked(index, first, now));
-        while picks.len() - before < count {
+        // To one who asks once all goes in one answer; over a stream in as many messages as it takes.
+        while picks.len() - before < count && (!once || bytes < TAKE_BYTES_MAX) {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { break };
             let Some(entry) = next_for(slot, &interest, &self.allotments, now) else { break };
+            bytes += sent_bytes(&entry.item);
             picks.push(self.picked(index, entry, now));
         }
         if !is_peer {
@@ -191,7 +204,7 @@ impl Ready {
         })
     }
 
-    fn best_taker(&mut self, index: usize, entry: &Entry<Arc<Job>>) -> Option<SubscriberId> {
+    pub(super) fn best_taker(&mut self, index: usize, entry: &Entry<Arc<Job>>) -> Option<SubscriberId> {
         loop {
             let slot = self.lanes.get(index).and_then(Option::as_ref)?;
             let seat = slot.seats.best(&entry.tenant, entry.priority, &entry.item.spec.kind)?;

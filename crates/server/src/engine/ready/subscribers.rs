@@ -66,7 +66,8 @@ impl Subscriber {
         }
         let capacity = (self.in_flight + self.credits).max(1);
         let behind = if self.lags { LOAD_SCALE } else { 0 };
-        u32::try_from(self.in_flight * LOAD_SCALE / capacity + behind).unwrap_or(u32::MAX)
+        // Rounded up: one with a single job of many is not idle.
+        u32::try_from((self.in_flight * LOAD_SCALE).div_ceil(capacity) + behind).unwrap_or(u32::MAX)
     }
 }
 
@@ -219,7 +220,10 @@ impl Ready {
         self.seat(id);
     }
 
-    fn seat(&mut self, id: SubscriberId) {
+    pub(super) fn seat(&mut self, id: SubscriberId) {
+        if self.suspects.keep_apart(id) {
+            return;
+        }
         let turn = self.subscribers.number();
         let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };
         if subscriber.credits == 0 || subscriber.outlet.is_shut() {
@@ -238,7 +242,7 @@ impl Ready {
         }
     }
 
-    fn unseat(&mut self, id: SubscriberId) {
+    pub(super) fn unseat(&mut self, id: SubscriberId) {
         let Some((subscriber, seat)) = self.subscribers.all.get_mut(&id) else { return };
         let Some(place) = seat.take() else { return };
         self.demand.subtract(subscriber);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewheel_core::job::Job;
+use tidewheel_store::Error;
 use tokio::sync::oneshot;
 
 use super::Ready;
@@ -18,14 +19,15 @@ pub(in crate::engine) struct TakeReply {
     ticket: Ticket,
     /// Its wait is over.
     is_withdrawn: Arc<AtomicBool>,
-    to: oneshot::Sender<Vec<Arc<Job>>>,
+    to: oneshot::Sender<Taken>,
 }
+
+/// What comes of asking once.
+type Taken = Result<Vec<Arc<Job>>, Error>;
 
 impl TakeReply {
     /// A reply, what says that its wait is over, and where the jobs come out.
-    pub(in crate::engine) fn new(
-        ticket: Ticket,
-    ) -> (Self, Arc<AtomicBool>, oneshot::Receiver<Vec<Arc<Job>>>) {
+    pub(in crate::engine) fn new(ticket: Ticket) -> (Self, Arc<AtomicBool>, oneshot::Receiver<Taken>) {
         let (to, answer) = oneshot::channel();
         let is_withdrawn = Arc::new(AtomicBool::new(false));
         (Self { ticket, is_withdrawn: Arc::clone(&is_withdrawn), to }, is_withdrawn, answer)
@@ -47,7 +49,13 @@ impl TakeReply {
 
     /// Answers; returns the jobs if nobody waits for them any more.
     pub(in crate::engine) fn send(self, jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
-        self.to.send(jobs).err().unwrap_or_default()
+        self.to.send(Ok(jobs)).err().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Answers that nothing could be claimed, and why.
+    pub(in crate::engine) fn refuse(self, error: Error) {
+        // Nobody may wait for it any more.
+        drop(self.to.send(Err(error)));
     }
 }
 

@@ -174,7 +174,8 @@ impl Scheduler {
             Err(error) => {
                 tracing::error!(%error, count = claim.picks.len(), "jobs could not be claimed");
                 claim.picks.iter().for_each(|job| self.ready.unclaim(&job.id));
-                claim.takers.into_iter().for_each(|(taker, count)| self.refuse(taker, count));
+                self.shared.note_poison(&error);
+                claim.takers.into_iter().for_each(|(taker, count)| self.refuse(taker, count, &error));
                 return;
             }
         };
@@ -301,10 +302,15 @@ impl Scheduler {
         }
     }
 
-    /// Nothing could be claimed: whoever asked once is answered with nothing, a connected worker waits on.
-    fn refuse(&mut self, taker: Taker, count: usize) {
-        if let Recipient::Connected(id) = taker.recipient {
-            self.ready.give_back(id, count);
+    /// Nothing could be claimed: whoever asked once is told why, a connected worker waits on.
+    fn refuse(&mut self, taker: Taker, count: usize, error: &Error) {
+        match taker.recipient {
+            Recipient::Connected(id) => self.ready.give_back(id, count),
+            Recipient::Once(subscriber) => {
+                if let Outlet::Once(reply) = subscriber.outlet {
+                    reply.refuse(error.clone());
+                }
+            }
         }
     }
 

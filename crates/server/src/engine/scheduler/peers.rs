@@ -185,7 +185,7 @@ impl Scheduler {
         let guest = |job: &Arc<Job>| Guest::new(job, now, now_ms, start_by_ms).filter(|_| is_noted);
         let (jobs, late): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| guest(job).is_some());
         late.iter().for_each(|job| self.give_back(job));
-        let left = if self.draining.is_none() { self.place(jobs) } else { jobs };
+        let left = if self.draining.is_none() { self.place(jobs, false) } else { jobs };
         for job in left {
             // Whoever wanted it is busy by now, or was when it said so: it is the next.
             let guest = guest(&job).filter(|_| {
@@ -201,8 +201,8 @@ impl Scheduler {
     }
 
     /// Gives attempts of other nodes to workers of this one; returns those that nobody has room for.
-    fn place(&mut self, jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
-        let (placed, left) = self.ready.place(jobs);
+    fn place(&mut self, jobs: Vec<Arc<Job>>, have_waited: bool) -> Vec<Arc<Job>> {
+        let (placed, left) = self.ready.place(jobs, have_waited);
         for (taker, jobs) in placed {
             for job in &jobs {
                 let left_ms = job
@@ -230,7 +230,10 @@ impl Scheduler {
         let (over, waiting): (Vec<Guest>, Vec<Guest>) =
             std::mem::take(&mut self.peers.guests).into_iter().partition(|it| it.until_ms <= monotonic_ms);
         over.iter().for_each(|guest| self.give_back(&guest.job));
-        let left = self.place(waiting.iter().map(|guest| Arc::clone(&guest.job)).collect());
+        let have_waited = |guest: &&Guest| guest.waited_at_ms <= monotonic_ms;
+        let (waited, new): (Vec<&Guest>, Vec<&Guest>) = waiting.iter().partition(have_waited);
+        let mut left = self.place(waited.iter().map(|guest| Arc::clone(&guest.job)).collect(), true);
+        left.extend(self.place(new.iter().map(|guest| Arc::clone(&guest.job)).collect(), false));
         let is_left = |guest: &Guest| left.iter().any(|job| job.id == guest.job.id);
         self.peers.guests = waiting.into_iter().filter(is_left).collect();
     }

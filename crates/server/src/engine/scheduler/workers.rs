@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Ending, Job, Token};
 use tidewheel_core::limits::{WORKER_JOBS_BYTES_MAX, WORKERS_COUNT_MAX};
-use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Order;
 
@@ -15,9 +14,10 @@ use crate::engine::deliver::Report;
 use crate::engine::outcomes;
 use crate::engine::peers;
 use crate::engine::ready::{Outlet, Subscriber, SubscriberId};
+use crate::engine::sent_bytes;
 use crate::engine::workers::{
     Beginning, Holding, Opened, Opening, Push, Refused, Session, SessionId, Stop, Subscription, Welcome,
-    WorkerMessage, WorkerView,
+    Whose, WorkerMessage, WorkerView,
 };
 
 impl Scheduler {
@@ -60,6 +60,7 @@ impl Scheduler {
                     }
                 }
             }
+            WorkerMessage::HandsBack { session } => self.release_unstarted(session),
             WorkerMessage::Reported { session, jobs } => {
                 let ended =
                     jobs.iter().filter(|(job, renewal)| renewal.is_none() && job.status.running.is_none());
@@ -75,8 +76,8 @@ impl Scheduler {
             WorkerMessage::Disconnected { session, stream, unsent } => {
                 self.disconnected(session, stream, unsent);
             }
-            WorkerMessage::List { tenant, after, count_max, reply } => {
-                drop(reply.send(self.view_workers(&tenant, after, count_max, now)));
+            WorkerMessage::List { whose, after, count_max, reply } => {
+                drop(reply.send(self.view_workers(&whose, after, count_max, now)));
             }
         }
     }
@@ -182,6 +183,20 @@ impl Scheduler {
         }
     }
 
+    /// A worker that leaves starts nothing more: what it has not said to have started is for others at once, at no cost. It is
+    /// told, in case it starts something all the same.
+    fn release_unstarted(&mut self, id: SessionId) {
+        for (job, token) in self.workers.unstarted_of(id) {
+            self.release_unsent(id, (job, token));
+            if let Some(session) = self.workers.get(id) {
+                session.push(Push::Stop(Stop { id: job, token, cancelled: false }));
+                if let Some(subscriber) = session.subscriber {
+                    self.ready.finished(subscriber, 1);
+                }
+            }
+        }
+    }
+
     /// Hands jobs to a connected worker; returns those it is no longer there for.
     pub(super) fn hand_to_worker(
         &mut self,
@@ -189,6 +204,11 @@ impl Scheduler {
         running: Vec<Arc<Job>>,
     ) -> Vec<Arc<Job>> {
         let Some(id) = self.workers.of_subscriber(subscriber) else { return running };
+        if self.workers.get(id).is_some_and(|session| session.draining) {
+            // They were being claimed for it when it said so.
+            self.ready.finished(subscriber, running.len());
+            return running;
+        }
         let monotonic_ms = self.shared.clock.monotonic_ms();
         self.workers.kept_busy(id, monotonic_ms, self.config.worker_dead_ms);
         self.ready.own_moved(running.first().map(|job| &**job), running.len());
@@ -324,9 +344,9 @@ impl Scheduler {
         self.workers.all().for_each(|(_, session)| session.push(Push::GoAway));
     }
 
-    fn view_workers(&self, tenant: &Tenant, after: u64, count_max: usize, now: Timestamp) -> Vec<WorkerView> {
+    fn view_workers(&self, whose: &Whose, after: u64, count_max: usize, now: Timestamp) -> Vec<WorkerView> {
         let monotonic_ms = self.shared.clock.monotonic_ms();
-        let theirs = |(_, session): &(&SessionId, &Session)| session.interest.covers(tenant.as_str());
+        let theirs = |(_, session): &(&SessionId, &Session)| whose.includes(&session.interest);
         let view = |(place, session): (&SessionId, &Session)| WorkerView {
             id: public_id(session.secret),
             place: *place,
@@ -354,11 +374,11 @@ fn public_id(secret: u128) -> u64 {
 fn in_messages(jobs: Vec<Arc<Job>>) -> Vec<Vec<Arc<Job>>> {
     let (mut messages, mut bytes) = (Vec::new(), 0);
     for job in jobs {
-        bytes += job.size_bytes();
+        bytes += sent_bytes(&job);
         match messages.last_mut() {
             Some(last) if bytes <= WORKER_JOBS_BYTES_MAX => Vec::push(last, job),
             Some(_) | None => {
-                bytes = job.size_bytes();
+                bytes = sent_bytes(&job);
                 messages.push(vec![job]);
             }
         }

@@ -11,7 +11,7 @@ use tidewheel_store::{Applied, Error, Order, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
-    Hold, Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, WorkerMessage, WorkerView,
+    Hold, Opening, Push, Refused, SessionId, Subscription, Unsent, Welcome, Whose, WorkerMessage, WorkerView,
 };
 use crate::engine::endings::Ends;
 use crate::engine::leases::Renewal;
@@ -64,8 +64,17 @@ impl Engine {
 
     /// Connected workers that work for a tenant, those after a place in the list, at most so many.
     pub async fn workers(&self, tenant: Tenant, after: u64, count_max: usize) -> Vec<WorkerView> {
+        self.list_workers(Whose::Serving(tenant), after, count_max).await
+    }
+
+    /// Those of them that work for nobody else.
+    pub async fn own_workers(&self, tenant: Tenant, after: u64, count_max: usize) -> Vec<WorkerView> {
+        self.list_workers(Whose::Own(tenant), after, count_max).await
+    }
+
+    async fn list_workers(&self, whose: Whose, after: u64, count_max: usize) -> Vec<WorkerView> {
         let (reply, answer) = oneshot::channel();
-        self.shared.tell(Message::Worker(WorkerMessage::List { tenant, after, count_max, reply }, None));
+        self.shared.tell(Message::Worker(WorkerMessage::List { whose, after, count_max, reply }, None));
         answer.await.unwrap_or_default()
     }
 }
@@ -97,6 +106,12 @@ impl WorkerLink {
         self.tell(WorkerMessage::Drain { session: self.session });
     }
 
+    /// It starts nothing more: what it has not said to have started is for others. To be called once all that it said
+    /// before is stored, for an outcome says that its job has started.
+    pub fn hand_back(&self) {
+        self.tell(WorkerMessage::HandsBack { session: self.session });
+    }
+
     /// Applies what it says of its attempts, and answers in that order.
     ///
     /// # Errors
@@ -111,6 +126,7 @@ impl WorkerLink {
             // One of several databases is away: no reason to end the stream of a worker that has jobs of the others, too.
             Err(error) if is_spread && error.is_retryable() => vec![Err(Refusal::Away); said.len()],
             results => results.inspect_err(|error| {
+                shared.note_poison(error);
                 if error.is_retryable() {
                     shared.may_have_missed();
                 }

@@ -8,7 +8,7 @@ use tidewheel_core::job::{Job, Token};
 use tidewheel_core::names::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::{SessionId, Unsent, WorkerView};
+use super::{SessionId, Unsent, Whose, WorkerView};
 use crate::engine::leases::Renewal;
 use crate::engine::ready::Interest;
 
@@ -132,10 +132,12 @@ pub(in crate::engine) enum WorkerMessage {
     Started { session: SessionId, jobs: Vec<(JobId, Token)> },
     /// It wants no more.
     Drain { session: SessionId },
+    /// It starts nothing more.
+    HandsBack { session: SessionId },
     /// It reported of jobs, which are now so.
     Reported { session: SessionId, jobs: Vec<(Arc<Job>, Option<Renewal>)> },
     /// Its stream is gone. These jobs were never sent.
     Disconnected { session: SessionId, stream: u64, unsent: Vec<(JobId, Token)> },
     /// Somebody asks who is connected that works for a tenant.
-    List { tenant: Tenant, after: u64, count_max: usize, reply: oneshot::Sender<Vec<WorkerView>> },
+    List { whose: Whose, after: u64, count_max: usize, reply: oneshot::Sender<Vec<WorkerView>> },
 }

@@ -19,4 +19,5 @@ pub(super) use message::{Hold, Opened, Opening, WorkerMessage};
 pub use message::{Push, Refused, Resume, Stop, Subscription, Welcome};
 pub(super) use registry::{Beginning, Holding, Session, SessionId, Workers};
 pub(super) use unsent::Unsent;
+pub(super) use view::Whose;
 pub use view::WorkerView;

@@ -324,6 +324,13 @@ impl Workers {
         jobs.filter_map(|job| Some((*job, self.held.get(job)?.token))).collect()
     }
 
+    /// Those of them that it has not said to have started, and was not asked for.
+    pub(in crate::engine) fn unstarted_of(&self, id: SessionId) -> Vec<(JobId, Token)> {
+        let mut held = self.held_by(id);
+        held.retain(|(job, _)| self.held.get(job).is_some_and(|held| held.unstarted_since_ms.is_some()));
+        held
+    }
+
     /// Queues with jobs that lie unstarted.
     pub(in crate::engine) fn queues_unstarted(&mut self) -> Vec<Arc<str>> {
         let held = &self.held;

@@ -2,9 +2,29 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
 use crate::engine::ready::Interest;
+
+/// Which workers somebody may see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::engine) enum Whose {
+    /// Those that work for a tenant, whoever else they work for.
+    Serving(Tenant),
+    /// Those that work for a tenant and for nobody else.
+    Own(Tenant),
+}
+
+impl Whose {
+    /// Whether a worker with that interest is among them.
+    pub(in crate::engine) fn includes(&self, interest: &Interest) -> bool {
+        match self {
+            Self::Serving(tenant) => interest.covers(tenant.as_str()),
+            Self::Own(tenant) => interest.only_tenant() == Some(tenant),
+        }
+    }
+}
 
 /// A connected worker, as others see it.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use tidewheel_api::proto::v1::{
     Heartbeat, HeartbeatAnswers, Outcome, OutcomeAnswers, WorkerMessage, server_message, worker_message,
 };
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::limits::{WORKER_BATCH_COUNT_MAX, WORKER_CREDITS_COUNT_MAX};
+use tidewheel_core::limits::{WORKER_ANSWERS_COUNT_MAX, WORKER_BATCH_COUNT_MAX, WORKER_CREDITS_COUNT_MAX};
 use tidewheel_store::{Applied, Error, Order, Refusal};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tonic::{Status, Streaming};
 
 use super::outgoing::{Answer, Room};
@@ -26,6 +26,13 @@ pub(super) struct Listener {
     pub(super) context: Arc<Context>,
     pub(super) answers: mpsc::UnboundedSender<Answer>,
     pub(super) room: Arc<Semaphore>,
+    /// Taken from by outcomes until they are stored.
+    pub(super) ending: Arc<Semaphore>,
+}
+
+/// What a [`Listener`]'s `room`, or its `ending`, is as a whole.
+fn all_of_it() -> u32 {
+    u32::try_from(WORKER_ANSWERS_COUNT_MAX).unwrap_or(u32::MAX)
 }
 
 impl Listener {
@@ -53,11 +60,16 @@ impl Listener {
 
     /// The worker said its last: lets the answers under way reach it.
     async fn finish(self) {
-        let all = u32::try_from(tidewheel_core::limits::WORKER_ANSWERS_COUNT_MAX).unwrap_or(u32::MAX);
         tokio::select! {
             () = self.answers.closed() => {}
-            _ = self.room.acquire_many(all) => {}
+            _ = self.room.acquire_many(all_of_it()) => {}
         }
+    }
+
+    /// What the worker has not started is for others, once its outcomes that are under way are stored: those have started.
+    async fn hand_back(&self) {
+        drop(self.ending.acquire_many(all_of_it()).await);
+        self.link.hand_back();
     }
 
     /// For one message, which takes up room until the scheduler has heard it and the worker has read its answer.
@@ -76,14 +88,22 @@ impl Listener {
                 check_count(started.jobs.len())?;
                 self.link.started(read::attempts(&started.jobs));
             }
-            Some(Message::Drain(_)) => self.link.drain(),
+            Some(Message::Drain(_)) => {
+                self.link.drain();
+                tokio::spawn(async move {
+                    self.hand_back().await;
+                    drop(room);
+                });
+            }
             Some(Message::Heartbeats(beats)) => {
                 check_count(beats.jobs.len())?;
                 tokio::spawn(self.beat(beats.jobs, room));
             }
             Some(Message::Outcomes(outcomes)) => {
                 check_count(outcomes.jobs.len())?;
-                tokio::spawn(self.end(outcomes.jobs, room));
+                // There is one for each message, unless the worker drains: what it ends then it has said to have started.
+                let ending = Arc::clone(&self.ending).try_acquire_owned().ok();
+                tokio::spawn(self.end(outcomes.jobs, room, ending));
             }
             Some(Message::Subscribe(_)) => {
                 return Err(status(Code::InvalidValue, "the worker has subscribed already"));
@@ -109,7 +129,7 @@ impl Listener {
         self.answer(server_message::Message::HeartbeatAnswers(HeartbeatAnswers { jobs }), room);
     }
 
-    async fn end(self, outcomes: Vec<Outcome>, room: Room) {
+    async fn end(self, outcomes: Vec<Outcome>, room: Room, ending: Option<OwnedSemaphorePermit>) {
         let now = self.engine.clock().now();
         let orders = outcomes
             .iter()
@@ -122,6 +142,7 @@ impl Listener {
             }
             Err(error) => return self.fail(error),
         };
+        drop(ending);
         self.answer(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs }), room);
     }
 

@@ -77,9 +77,9 @@ async fn converse(
         }
     };
     if opening.send(Ok(opened)).is_ok() {
-        let room = Arc::new(Semaphore::new(WORKER_ANSWERS_COUNT_MAX));
+        let [room, ending] = [(); 2].map(|()| Arc::new(Semaphore::new(WORKER_ANSWERS_COUNT_MAX)));
         let (clock, ended) = (Arc::clone(engine.clock()), answers.clone());
-        let listener = Listener { engine, link, context: Arc::new(context), answers, room };
+        let listener = Listener { engine, link, context: Arc::new(context), answers, room, ending };
         tokio::select! {
             () = listener.run(inbound) => {}
             () = until_key_is_over(&access, &caller.identity, &*clock) => {

@@ -2,6 +2,7 @@
 
 pub(super) mod batch;
 pub(super) mod change;
+pub(super) mod count;
 pub(super) mod explain;
 mod flat;
 mod placing;

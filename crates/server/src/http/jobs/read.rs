@@ -6,11 +6,10 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::StatusCode;
 use tidewheel_api::wire::fault::Faults;
-use tidewheel_api::wire::filter::{JobFilter, ShownState};
 use tidewheel_api::wire::query::{self, Query, cursor_text};
 use tidewheel_api::wire::write::{self, JsonWriter, View};
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Job, State as JobState};
+use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 
 use crate::http::answer;
@@ -26,8 +25,6 @@ const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 const PAGE_LOOKED_COUNT_MAX: usize = 20_000;
 /// Jobs read at once at least where many of them may not match.
 const PAGE_READ_COUNT_MIN: usize = 50;
-/// Records looked at for one count, before it is given as incomplete.
-const COUNT_LOOKED_COUNT_MAX: usize = 100_000;
 
 /// `GET /v1/jobs/{id}`
 pub(crate) async fn one(
@@ -65,31 +62,6 @@ pub(crate) async fn list(
     page(&app, &caller.tenant, query).await
 }
 
-/// `GET /v1/jobs/count`
-pub(crate) async fn count(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    RawQuery(text): RawQuery,
-) -> Result<Response, Problem> {
-    let filter = read_query(text.as_deref(), query::FILTER)?.filter;
-    if filter.is_only_states() && !filter.states.contains(&ShownState::Ready) {
-        return count_states(&app, &caller.tenant, &filter).await;
-    }
-    let (tenant, looked_max) = (&caller.tenant, COUNT_LOOKED_COUNT_MAX);
-    let plan = Plan { tenant, filter, after: None, now: app.now(), looked_max };
-    let mut walk = Walk::new(&app, plan);
-    let mut found = 0;
-    while let Some(jobs) = walk.next(usize::MAX).await? {
-        found += jobs.len();
-    }
-    let mut out = JsonWriter::with_capacity(64);
-    out.object(|out| {
-        out.key("count").count(found);
-        out.key("complete").boolean(walk.cursor().is_none());
-    });
-    Ok(answer::json(StatusCode::OK, out))
-}
-
 /// The job, if it is there and the tenant's own.
 pub(super) async fn find(app: &App, tenant: &Tenant, id: JobId) -> Result<Job, Problem> {
     let found = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
@@ -106,6 +78,7 @@ pub(crate) fn read_query(text: Option<&str>, known: &[&str]) -> Result<Query, Pr
 
 /// One page of what a query asks for.
 pub(crate) async fn page(app: &App, tenant: &Tenant, query: Query) -> Result<Response, Problem> {
+    let _turn = app.answers.turn().await;
     let now = app.now();
     let (filter, after, looked_max) = (query.filter, query.cursor, PAGE_LOOKED_COUNT_MAX);
     let plan = Plan { tenant, filter, after, now, looked_max };
@@ -133,35 +106,5 @@ pub(crate) async fn page(app: &App, tenant: &Tenant, query: Query) -> Result<Res
         }
     }
     let next = stopped_at.or(walk.cursor());
-    let items = items.into_bytes();
-    let mut out = JsonWriter::with_capacity(items.len() + 64);
-    out.object(|out| {
-        out.key("items").array(|out| {
-            if !items.is_empty() {
-                out.raw(&items);
-            }
-        });
-        out.key("next_cursor").text_or_null(next.map(cursor_text).as_deref());
-    });
-    Ok(answer::json(StatusCode::OK, out))
-}
-
-async fn count_states(app: &App, tenant: &Tenant, filter: &JobFilter) -> Result<Response, Problem> {
-    let counts = app.engine.store().counts(Some(tenant)).await?;
-    let wanted =
-        |state: JobState| filter.states.is_empty() || filter.states.contains(&ShownState::Stored(state));
-    let states = || JobState::ALL.into_iter().filter(|state| wanted(*state));
-    let total: u64 = states().map(|state| counts.of(state)).sum();
-    let mut out = JsonWriter::with_capacity(256);
-    out.object(|out| {
-        out.key("count").number(total);
-        out.key("complete").boolean(true);
-        out.key("counts").object(|out| {
-            for state in states() {
-                out.key(state.as_str()).number(counts.of(state));
-            }
-        });
-        out.key("total").number(total);
-    });
-    Ok(answer::json(StatusCode::OK, out))
+    Ok(answer::list(items, next.map(cursor_text).as_deref()))
 }

@@ -244,7 +244,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "takeJobs",
         summary: "Take jobs from a queue",
         description: "Waits for the first up to `wait`; without it, what is ready now is taken. What is taken is running \
-                      until its outcome is reported or its lease runs out.",
+                      until its outcome is reported or its lease runs out. An answer has \
+                      about 2 MiB of jobs at most, but always one.",
         parameters: &["Tenant", "Queue"],
         body: Body::Optional("Take"),
         answers: &[(200, "The jobs, perhaps none.", Some("TakenJobs"))],
@@ -256,7 +257,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "listWorkers",
         summary: "List connected workers",
         description: "Workers connected over gRPC that work for the tenant, in the order they came. One whose connection was \
-                      lost is shown until its time to come back is over. Those who pull over HTTP are not connected.",
+                      lost is shown until its time to come back is over. Those who pull over HTTP are not connected. A key that is no \
+                      admin's sees those alone that work for its tenant and for nobody else.",
         parameters: &["Tenant", "Limit", "Cursor"],
         answers: &[(200, "A page.", Some("WorkerPage"))],
         problems: READ,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewheel_api::wire::fault::{At, Code, Faults};
-use tidewheel_core::schedule::{self, Dates, Definition, Rule, Template};
+use tidewheel_core::schedule::{self, Dates, Definition, FaultKind, Rule, Template};
 use tidewheel_core::time::Timestamp;
 
 use crate::http::admission::objection;
@@ -15,7 +15,7 @@ use crate::http::registered::Registered;
 
 /// Fields that decide when a schedule fires.
 const RULE_FIELDS: &[&str] =
-    &["cron_expr", "every", "end_at", "exclude", "exclude.dates", "exclude.calendar"];
+    &["cron_expr", "every", "dst.gap", "end_at", "exclude", "exclude.dates", "exclude.calendar"];
 
 /// Checks schedules of one tenant. Calendars are read once for all of them.
 pub(crate) struct Checker<'a> {
@@ -74,9 +74,12 @@ impl<'a> Checker<'a> {
             if keeps_rule && RULE_FIELDS.contains(&fault.field) {
                 continue;
             }
-            // An interval that is too long has been refused before.
-            let is_interval = matches!(fault.field, "cron_expr" | "every");
-            let code = if is_interval { Code::IntervalTooShort } else { Code::InvalidValue };
+            let code = match fault.kind {
+                // An interval that is too long has been refused before.
+                FaultKind::Interval => Code::IntervalTooShort,
+                FaultKind::Never => Code::InvalidCron,
+                FaultKind::Value => Code::InvalidValue,
+            };
             let field = if fault.field == "cron_expr" { self.cron_field } else { fault.field };
             // The part before a dot is what was sent for certain: short forms have no more.
             let field = field.split('.').next().unwrap_or(field);

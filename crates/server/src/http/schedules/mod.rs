@@ -6,6 +6,7 @@ pub(super) mod change;
 pub(super) mod check;
 pub(super) mod create;
 pub(super) mod firings;
+mod ledger;
 pub(super) mod preview;
 pub(super) mod read;
 pub(super) mod room;

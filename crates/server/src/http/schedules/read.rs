@@ -48,6 +48,7 @@ pub(crate) async fn list(
         None => None,
     };
     let view = ScheduleView { payload: query.payload, duplicate: None };
+    let _turn = app.answers.turn().await;
     let mut items = JsonWriter::with_capacity(4_096);
     let mut count = 0;
     for _ in 0..PAGE_READS_MAX {
@@ -67,7 +68,7 @@ pub(crate) async fn list(
             break;
         }
     }
-    Ok(page_answer(items, after.map(|id| id.to_string()).as_deref()))
+    Ok(answer::list(items, after.map(|id| id.to_string()).as_deref()))
 }
 
 /// `GET /v1/schedules/{id}/next`
@@ -120,21 +121,6 @@ pub(crate) fn read_query(text: Option<&str>, known: &[&str]) -> Result<ScheduleQ
     let query = ScheduleQuery::read(text.unwrap_or_default(), known, &mut faults);
     refuse_faults(faults)?;
     Ok(query)
-}
-
-/// A page of a list.
-pub(crate) fn page_answer(items: JsonWriter, next: Option<&str>) -> Response {
-    let items = items.into_bytes();
-    let mut out = JsonWriter::with_capacity(items.len() + 64);
-    out.object(|out| {
-        out.key("items").array(|out| {
-            if !items.is_empty() {
-                out.raw(&items);
-            }
-        });
-        out.key("next_cursor").text_or_null(next);
-    });
-    answer::json(StatusCode::OK, out)
 }
 
 pub(crate) fn bad_cursor() -> Problem {

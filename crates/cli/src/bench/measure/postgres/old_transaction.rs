@@ -1,10 +1,12 @@
 //! A transaction that somebody left open: nothing it could see may be vacuumed, so whoever updates rows in place gets slower
-//! with every one. It is opened before the first round, which does not count, and is as old as the work since then.
+//! with every one. It is opened before the first round, which does not count, and is as old as the work since then; where an older
+//! one is asked for, jobs are drained beside it until it is that old.
 
 use super::rounds::{Names, Side, compare};
 use super::site::{Shape, Site};
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, number};
+use crate::bench::stopwatch::Stopwatch;
 
 pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let plain = Site::make(bench, Shape::ALONE).await?;
@@ -13,8 +15,11 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
     haunted.drain(bench).await?;
     plain.drain(bench).await?;
     let transaction = haunted.database.hold_transaction().await?;
+    grow_old(bench, [&haunted, &plain]).await?;
+    let age = transaction.age().await?;
     let [none, held] = compare(bench, [Side::Kept(&plain), Side::Kept(&haunted)]).await?;
-    transaction.must_be_open().await?;
+    // It fails if it is not there any more.
+    transaction.age().await?;
     let none = none.figures(&Names {
         submit: "old_transaction.none.submit",
         drain: "old_transaction.none.drain",
@@ -39,8 +44,26 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
         number(held),
         "rows",
     ));
+    figures.push(Figure::new(
+        "old_transaction.age",
+        "an old transaction open: since so long before the rounds",
+        age.as_secs_f64(),
+        "s",
+    ));
     drop(transaction);
     plain.remove().await?;
     haunted.remove().await?;
     Ok(figures)
+}
+
+/// Has both databases drained in turn until the transaction is as old as was asked for. One beside which nobody works holds nothing
+/// up; and without it, there would be as many jobs.
+async fn grow_old(bench: &Bench, sites: [&Site; 2]) -> anyhow::Result<()> {
+    let watch = Stopwatch::start();
+    while watch.elapsed() < bench.plan.transaction_age {
+        for site in sites {
+            site.drain(bench).await?;
+        }
+    }
+    Ok(())
 }

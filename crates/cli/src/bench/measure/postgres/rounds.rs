@@ -45,17 +45,18 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
     let mut rounds = [Vec::new(), Vec::new()];
     let mut used = Vec::new();
     for round in 0..=bench.plan.rounds {
+        let counts = round > 0;
         for (side, speeds) in sides.iter().zip(&mut rounds) {
             let speed = match side {
-                Side::Kept(site) => speed(bench, site).await?,
+                Side::Kept(site) => speed(bench, site, counts).await?,
                 Side::Fresh(shape) => {
                     let site = Site::make(bench, *shape).await?;
-                    let speed = speed(bench, &site).await?;
+                    let speed = speed(bench, &site, counts).await?;
                     used.push(site);
                     speed
                 }
             };
-            if round > 0 {
+            if counts {
                 speeds.push(speed);
             }
         }
@@ -67,8 +68,8 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
     Ok([middle(one)?, middle(other)?])
 }
 
-async fn speed(bench: &Bench, site: &Site) -> anyhow::Result<Speed> {
-    Ok(Speed { submit: site.submit(bench).await?, drain: site.drain(bench).await? })
+async fn speed(bench: &Bench, site: &Site, counts: bool) -> anyhow::Result<Speed> {
+    Ok(Speed { submit: site.submit(bench, counts).await?, drain: site.drain(bench).await? })
 }
 
 fn middle(speeds: Vec<Speed>) -> anyhow::Result<Speed> {

@@ -29,8 +29,10 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_AT_DRAIN: Duration = Duration::from_millis(25);
 /// How often the database is asked how many jobs are done, while the servers say that not all are.
 const ASK: Duration = Duration::from_secs(1);
-/// How long before their time jobs are stored that fall due when everybody is there.
+/// How long before their time the last of the jobs is stored that fall due when everybody is there.
 const LEAD_MS: i64 = 20_000;
+/// How fast jobs are stored at least.
+const STORED_PER_MS_MIN: u64 = 10;
 /// What is drained counts as through after 10 s and two looks 5 s apart.
 const REST: Duration = Duration::from_secs(25);
 /// Enough that no two in a row write to the same places.
@@ -44,7 +46,8 @@ pub(super) struct Shape {
     /// Worker processes, at the nodes in turn.
     pub(super) workers: usize,
     /// Whether jobs fall due when all servers and workers are there, so that none has a start over the others. Otherwise
-    /// they are due before, and servers read them as soon as they have a shard.
+    /// they are due before, and servers read them as soon as they have a shard; and where a server has just been, those due some
+    /// seconds before come in below what counts as through, and take a slower path than others.
     pub(super) all_begin: bool,
     /// Whether servers have a while after their start before submissions are measured: in a database that is used again they
     /// step over what was drained just before, until it counts as through.
@@ -89,11 +92,11 @@ impl Site {
         Ok(Self { database: server.make(Sync::On).await?, shape })
     }
 
-    /// How fast batches are taken in, of jobs that nobody works on.
-    pub(super) async fn submit(&self, bench: &Bench) -> anyhow::Result<Rate> {
+    /// How fast batches are taken in, of jobs that nobody works on. Nobody rests for what does not count.
+    pub(super) async fn submit(&self, bench: &Bench, counts: bool) -> anyhow::Result<Rate> {
         bench.progress.say("submissions in batches");
         let nodes = self.start(bench, Config::default()).await?;
-        if self.shape.rests {
+        if self.shape.rests && counts {
             pause(REST).await;
         }
         let first = nodes.first().context("a site without a server")?;
@@ -120,7 +123,7 @@ impl Site {
     pub(super) async fn drain(&self, bench: &Bench) -> anyhow::Result<Drain> {
         let count = bench.plan.postgres_jobs;
         let wal = self.database.wal_bytes().await?;
-        let first = wall_now().plus_ms(if self.shape.all_begin { LEAD_MS } else { -BACKLOG_MS });
+        let first = wall_now().plus_ms(if self.shape.all_begin { lead_ms(count) } else { -BACKLOG_MS });
         let span_ms = if self.shape.all_begin { 0 } else { BACKLOG_MS };
         let before = self.store(bench, &jobs::queue(), count, (first, span_ms)).await?;
         let wal_stored_bytes = self.database.wal_bytes().await? - wal;
@@ -217,6 +220,11 @@ impl Site {
     }
 }
 
+/// How long before their time that many jobs begin to be stored, so that all are, and everybody is there, when it comes.
+fn lead_ms(count: u64) -> i64 {
+    LEAD_MS.saturating_add(i64::try_from(count / STORED_PER_MS_MIN).unwrap_or(i64::MAX))
+}
+
 /// Stops all servers.
 pub(super) async fn stop(nodes: Vec<Subject>) -> anyhow::Result<()> {
     for node in nodes {
@@ -260,6 +268,14 @@ fn deliveries(metrics: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_jobs_are_stored_longer_before_their_time() {
+        assert_eq!(lead_ms(0), LEAD_MS);
+        // However many there are, as much is left for servers and workers to start.
+        assert_eq!(lead_ms(1_000_000), LEAD_MS + 100_000);
+        assert!(lead_ms(u64::MAX) > LEAD_MS);
+    }
 
     #[test]
     fn the_servers_metrics_tell_what_is_done() {
