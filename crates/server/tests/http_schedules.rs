@@ -406,9 +406,11 @@ async fn a_time_the_clock_is_always_moved_over_is_refused_where_it_stands() {
         (of("30 2 * 3 SUNL", "skip"), "invalid_value", "/dst"),
         (of("*/30 2 * 3 SUNL", "next_valid"), "invalid_cron", "/cron_expr"),
     ] {
-        let problem = api.post("/v1/schedules", &body).await.problem(422, code);
-        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains("Europe/Berlin"), "{problem}");
+        for path in ["/v1/schedules", "/v1/schedules/preview"] {
+            let problem = api.post(path, &body).await.problem(422, code);
+            assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+            assert!(problem["detail"].as_str().unwrap().contains("Europe/Berlin"), "{problem}");
+        }
     }
     create(&api, &of("30 2 * 3 SUNL", "next_valid")).await;
 }

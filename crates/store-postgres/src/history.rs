@@ -1,6 +1,9 @@
 //! Old history goes: a day as a whole once all in it is old, with what outlives it moved to the default partitions first; by the
 //! row what stands in no day, and what is old in a day that much outlives.
 
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
 use deadpool_postgres::ClientWrapper;
 use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::time::Timestamp;
@@ -139,12 +142,22 @@ impl Database {
             days(&client).await?.into_iter().filter(|day| (day + 1) * DAY_MS <= before.as_ms()).collect();
         drop(client);
         let mut dropped = 0;
+        self.kept_days().retain(|(day, _), _| over.contains(day));
         for day in over {
+            let key = (day, moved_count_max);
+            // It was gone through from end to end, and hardly anything has ended in it since.
+            if self.kept_days().get(&key).is_some_and(|last| now.since_ms(*last) < DAY_MS) {
+                continue;
+            }
             let transaction = self.connections.begin(Lane::Scheduler).await?;
             let outcome = drop_day(transaction.client()?, day, before, moved_count_max).await;
             dropped += match transaction.end(outcome).await? {
                 Some(count) => count,
-                None => self.empty_day(day, before).await?,
+                None => {
+                    let count = self.empty_day(day, before).await?;
+                    self.kept_days().insert(key, now);
+                    count
+                }
             };
         }
         loop {
@@ -156,6 +169,10 @@ impl Database {
                 return Ok(dropped);
             }
         }
+    }
+
+    fn kept_days(&self) -> MutexGuard<'_, BTreeMap<(i64, i64), Timestamp>> {
+        self.kept_days.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn empty_day(&self, day: i64, before: Timestamp) -> Result<u64, Trouble> {

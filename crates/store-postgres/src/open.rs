@@ -1,7 +1,7 @@
 //! Opening: the schema is looked at, what was fixed when it was made is read, and settings that would lose
 //! acknowledged jobs are told.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tidewheel_store::Error;
 
@@ -43,7 +43,9 @@ impl PostgresStore {
         let news = tokio::sync::Mutex::new(news::listen(&options, &connections));
         let (schema, audit_changes) = (options.schema, options.audit_changes);
         let rules = Rules::new(options.zones);
-        let database = Arc::new(Database { connections, rules, shards, recall, audit_changes, schema, news });
+        let kept_days = Mutex::default();
+        let database =
+            Arc::new(Database { connections, rules, shards, recall, audit_changes, schema, kept_days, news });
         let submissions = Submissions::start(&database);
         Ok(Self { database, submissions, upkeep })
     }

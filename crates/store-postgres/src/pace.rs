@@ -1,8 +1,9 @@
 //! How much a round of settling takes on. One that is cancelled for its time has done nothing, and the next would begin at the
 //! same place: it takes on less, until one gets through.
 
-/// Jobs that a round passes at most, and attempts and changes of counts that it looks at.
-pub(crate) const PASSED_COUNT_MAX: i64 = 1_000_000;
+/// Jobs that a round passes at most, and attempts and changes of counts that it looks at. About a second's work: submissions for the
+/// ten minutes that are passed wait for the round.
+pub(crate) const PASSED_COUNT_MAX: i64 = 200_000;
 /// However often rounds came to nothing, one takes on so many.
 const PASSED_COUNT_MIN: i64 = 1_000;
 
@@ -36,6 +37,11 @@ impl Pace {
         Self { count_max: self.count_max.saturating_mul(2).min(PASSED_COUNT_MAX), is_behind }
     }
 
+    /// After one that had nothing to take on, which says nothing about how much it could have.
+    pub(crate) const fn waited(self) -> Self {
+        Self { is_behind: false, ..self }
+    }
+
     /// After one that came to nothing.
     pub(crate) fn failed(self) -> Self {
         Self { count_max: (self.count_max / 2).max(PASSED_COUNT_MIN), is_behind: false }
@@ -58,6 +64,8 @@ mod tests {
         assert_eq!((pace.count_max(), pace.is_behind()), (PASSED_COUNT_MIN, false));
         pace = pace.succeeded(true);
         assert_eq!((pace.count_max(), pace.is_behind()), (2 * PASSED_COUNT_MIN, true));
+        pace = pace.waited();
+        assert_eq!((pace.count_max(), pace.is_behind()), (2 * PASSED_COUNT_MIN, false));
         for _ in 0..30 {
             pace = pace.succeeded(false);
         }

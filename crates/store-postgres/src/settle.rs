@@ -35,6 +35,8 @@ const STRAGGLER_MS: i64 = HOUR_MS;
 const STRAGGLERS_COUNT: i64 = 500;
 /// They are looked for among so many from where the agenda of a tenant begins.
 const STRAGGLERS_LOOKED_COUNT: i64 = 2_000;
+/// And among no more than this part of what the round takes on.
+const STRAGGLERS_LOOKED_PART: i64 = 100;
 
 /// For going through jobs and their first events side by side, which are in the same order: that is three times as fast as to
 /// look for the event of each.
@@ -60,12 +62,12 @@ pub(crate) struct Settling {
 struct Left {
     /// Those who write are to be noted.
     writers: bool,
-    /// There was more than it could take on.
-    more: bool,
+    /// Whether there was more than it could take on; none if it had nothing to take on yet.
+    more: Option<bool>,
 }
 
 impl Left {
-    const NOTHING: Self = Self { writers: false, more: false };
+    const NOTHING: Self = Self { writers: false, more: None };
 }
 
 struct Marks {
@@ -77,8 +79,8 @@ struct Marks {
 }
 
 /// One round: what was said becomes so, if nobody is left who may not have heard of it; and the next is said. Returns whether
-/// there is more to pass than it could take on.
-pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Result<bool, Trouble> {
+/// there is more to pass than it could take on; none where others are at it, or are still waited for.
+pub(crate) async fn settle(connections: &Connections, settling: Settling) -> Result<Option<bool>, Trouble> {
     let transaction = connections.begin(Lane::Scheduler).await?;
     let outcome = round(transaction.client()?, settling).await;
     let left = transaction.end(outcome).await?;
@@ -106,7 +108,7 @@ async fn round(client: &ClientWrapper, settling: Settling) -> Result<Left, Troub
     let (mut settled, mut attempts_from, mut more) = (marks.settled, marks.attempts_from, false);
     if let Some(candidate) = marks.candidate {
         if !marks.waits {
-            return Ok(Left { writers: true, more: false });
+            return Ok(Left { writers: true, more: None });
         }
         let statement = client.prepare_cached(sql::WRITERS_LEFT).await?;
         if client.query_one(&statement, &[]).await?.try_get(0)? {
@@ -121,14 +123,14 @@ async fn round(client: &ClientWrapper, settling: Settling) -> Result<Left, Troub
         if confirm(client, settling.count_max).await? {
             // What is left of it still stands, and so do those who have ended: the next round need not begin anew.
             run(client, sql::KEEP_MARKS, Some((settled, attempts_from))).await?;
-            return Ok(Left { writers: false, more: true });
+            return Ok(Left { writers: false, more: Some(true) });
         }
     }
     let until = settling.until.unwrap_or_else(|| marks.now.plus_ms(-LATE_MS));
-    move_stragglers(client, settling.shards, until, marks.now).await?;
+    move_stragglers(client, settling, until, marks.now).await?;
     more |= propose(client, settling, until).await?;
     run(client, sql::SET_MARKS, Some((settled, attempts_from))).await?;
-    Ok(Left { writers: true, more })
+    Ok(Left { writers: true, more: Some(more) })
 }
 
 /// Returns whether some of it is left.
@@ -153,7 +155,7 @@ async fn propose(client: &ClientWrapper, settling: Settling, until: Timestamp) -
 
 async fn move_stragglers(
     client: &ClientWrapper,
-    shards: u16,
+    settling: Settling,
     until: Timestamp,
     now: Timestamp,
 ) -> Result<(), Trouble> {
@@ -162,13 +164,10 @@ async fn move_stragglers(
     let base = Timestamp::from_ms(0);
     let standing = status::encode(&Status::scheduled(base), base);
     let statement = client.prepare_cached(sql::MOVE_STRAGGLERS).await?;
-    let (shards, now) = (i32::from(shards), now.as_ms());
-    client
-        .execute(
-            &statement,
-            &[&shards, &bucket, &STRAGGLERS_COUNT, &now, &standing, &STRAGGLERS_LOOKED_COUNT],
-        )
-        .await?;
+    let (shards, now) = (i32::from(settling.shards), now.as_ms());
+    // A round that takes on less looks at less of each place.
+    let looked = STRAGGLERS_LOOKED_COUNT.min(settling.count_max / STRAGGLERS_LOOKED_PART).max(2);
+    client.execute(&statement, &[&shards, &bucket, &STRAGGLERS_COUNT, &now, &standing, &looked]).await?;
     Ok(())
 }
 
@@ -220,6 +219,7 @@ impl PostgresStore {
     /// As above.
     pub async fn settle_at_most(&self, until: Timestamp, count_max: i64) -> Result<bool, Error> {
         let settling = Settling { shards: self.database.shards, pause_ms: 0, until: Some(until), count_max };
-        settle(&self.database.connections, settling).await.map_err(plain)
+        let more = settle(&self.database.connections, settling).await.map_err(plain)?;
+        Ok(more.unwrap_or(false))
     }
 }

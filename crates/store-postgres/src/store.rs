@@ -48,6 +48,8 @@ pub(crate) struct Database {
     pub(crate) audit_changes: bool,
     /// The schema the tables stand in.
     pub(crate) schema: String,
+    /// When days were last gone through that much outlives, by the day and how much may be moved out of one.
+    pub(crate) kept_days: std::sync::Mutex<std::collections::BTreeMap<(i64, i64), Timestamp>>,
     /// What other nodes said.
     pub(crate) news: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<Vec<News>>>,
 }

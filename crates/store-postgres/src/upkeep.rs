@@ -79,7 +79,8 @@ async fn settle_one(connections: &Connections, shards: u16, pace: Pace) -> Pace 
     let pause_ms = if pace.is_behind() { 0 } else { SETTLE_PAUSE_MS };
     let settling = Settling { shards, pause_ms, until: None, count_max: pace.count_max() };
     match connections.bounded_upkeep(settle(connections, settling)).await {
-        Ok(is_behind) => pace.succeeded(is_behind),
+        Ok(Some(is_behind)) => pace.succeeded(is_behind),
+        Ok(None) => pace.waited(),
         Err(trouble) => {
             tracing::debug!(?trouble, "marks could not be moved up");
             pace.failed()

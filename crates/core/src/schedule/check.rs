@@ -87,7 +87,10 @@ pub fn check(
 
 /// Checks that the clock ever shows what a cron expression asks for, whatever else may leave out of it: one that
 /// comes only on the days clocks are moved may be moved over each time.
-fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
+///
+/// # Errors
+/// With the fault of the field that is to blame, when it never does.
+pub fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
     let cron = match &rule.timing {
         Timing::Cron(cron) => cron,
         Timing::Every { .. } => return Ok(()),

@@ -42,7 +42,7 @@ mod wall_clock;
 
 use std::sync::Arc;
 
-pub use check::{Fault, FaultKind, check, check_name};
+pub use check::{Fault, FaultKind, check, check_beat, check_name};
 pub use claim::{Decision, Finish, Verdict, on_claim, on_finish};
 pub use definition::{Definition, Misfire, MisfirePolicy, Overlap, Rule, Template, Timing, Zone};
 pub use edit::{

@@ -58,7 +58,7 @@ use self::refill::{LotKey, Overflow};
 use self::run_times::RunTimes;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
-use self::suspects::{Suspects, is_suspect};
+use self::suspects::{SUSPECTS_COUNT_MAX, Suspects, is_suspect};
 pub(super) use self::takers::{TakeReply, Ticket};
 pub use self::view::LaneView;
 use super::config::Config;
@@ -310,12 +310,13 @@ impl Ready {
             }
             return Offer::Overflowed;
         }
+        let suspects_max = if full { lot_min / 2 } else { SUSPECTS_COUNT_MAX };
         let entry = Entry {
             tenant: job.tenant.shared(),
             priority,
             ready_at_ms: at.as_ms().max(job.spec.created_at.as_ms()).min(now.as_ms()),
             cost: 1,
-            alone: slot.is_queue && is_suspect(&job),
+            alone: slot.is_queue && slot.lane.alone_len() < suspects_max && is_suspect(&job),
             item: Arc::clone(&job),
         };
         let joins = !slot.is_queue && !slot.lane.has(&entry.tenant);

@@ -65,8 +65,8 @@ impl Ready {
             bytes += if is_fit { sent_bytes(job) } else { 0 };
             is_fit
         }));
-        if alone {
-            self.keep_alone(id);
+        if alone && let Destination::Queue(queue) = &destination {
+            self.keep_alone(id, queue);
         }
         let recipient = if once {
             self.unsubscribe(id).map(|subscriber| Recipient::Once(Box::new(subscriber)))

@@ -2,6 +2,9 @@
 //! time would be the last. Each is handed out alone to somebody with empty hands, who then gets nothing else for a while, so
 //! that it takes no other job along.
 //!
+//! Of a queue's workers one at a time is kept apart like that, and none for as long after one that was for long: others have to
+//! run, too. For the same reason suspects beyond so many run as others do.
+//!
 //! Where everybody is busy, the least busy is fed no more until its hands are empty. What it runs may take long: it is not
 //! waited for without end. Those who ask once are known by nothing but their call, so for them, and for other nodes, alone
 //! means alone in what they are handed.
@@ -22,6 +25,10 @@ use super::subscribers::{Outlet, SubscriberId};
 const EMPTIED_MS_MAX: i64 = 30 * SECOND_MS;
 /// How long whoever runs a suspect gets nothing else, at most.
 const ALONE_MS_MAX: i64 = 30 * SECOND_MS;
+/// How long a lane is not looked through again for suspects after nobody took any.
+const UNWANTED_MS: i64 = SECOND_MS;
+/// Suspects that wait in one lane; when memory is full they may use half of what a lot has then.
+pub(super) const SUSPECTS_COUNT_MAX: usize = 1_000;
 
 const _: () =
     assert!(ALONE_MS_MAX > WORKER_DEAD_MS, "a worker that was brought down is known to be, by then");
@@ -41,14 +48,31 @@ pub(super) fn is_suspect(job: &Job) -> bool {
 pub(super) struct Suspects {
     /// For queues in which one waits: whose hands are being emptied, and until when that is waited for.
     emptied: BTreeMap<Arc<str>, (SubscriberId, i64)>,
-    /// Who runs one, and until when nothing else.
-    alone: BTreeMap<SubscriberId, i64>,
+    /// For queues of which one runs: who runs it, and nothing else.
+    alone: BTreeMap<Arc<str>, Apart>,
+    /// Queues of which none is handed out until then.
+    rests: BTreeMap<Arc<str>, i64>,
+}
+
+/// Somebody who runs a suspect.
+#[derive(Debug)]
+struct Apart {
+    id: SubscriberId,
+    since_ms: i64,
 }
 
 impl Suspects {
     /// Whether a subscriber is fed nothing else.
     pub(super) fn keep_apart(&self, id: SubscriberId) -> bool {
-        self.alone.contains_key(&id) || self.emptied.values().any(|(emptied, _)| *emptied == id)
+        self.alone.values().any(|apart| apart.id == id)
+            || self.emptied.values().any(|(emptied, _)| *emptied == id)
+    }
+
+    /// Whether none of a queue is handed out now.
+    fn are_held_back(&self, queue: &Arc<str>, monotonic_ms: i64) -> bool {
+        self.emptied.contains_key(queue)
+            || self.alone.contains_key(queue)
+            || self.rests.get(queue).is_some_and(|until_ms| *until_ms > monotonic_ms)
     }
 }
 
@@ -69,15 +93,18 @@ impl Ready {
         picks: &mut Vec<Arc<Job>>,
     ) -> Option<Taker> {
         let LaneSlot { lane, name, seats, .. } = self.lanes.get(index).and_then(Option::as_ref)?;
-        if self.suspects.emptied.contains_key(name) {
+        if self.suspects.are_held_back(name, self.monotonic_ms) {
             return None;
         }
         let first = lane.first_alone(|entry| {
             seats.admit(&entry.tenant, entry.priority, &entry.item.spec.kind)
                 && self.allotments.admits(&entry.tenant, name)
         });
-        let (first, name) = (first?.clone(), Arc::clone(name));
-        let id = self.best_taker(index, &first)?;
+        let (first, name) = (first.cloned(), Arc::clone(name));
+        let Some(id) = first.and_then(|first| self.best_taker(index, &first)) else {
+            self.suspects.rests.insert(name, self.monotonic_ms.saturating_add(UNWANTED_MS));
+            return None;
+        };
         if self.has_empty_hands(id) {
             return self.pick_alone(index, id, now, picks);
         }
@@ -115,10 +142,25 @@ impl Ready {
     /// Feeds those again who have run their suspect, or have run it for long, and whose hands need not be empty any more.
     pub(super) fn tend_suspects(&mut self) {
         let now_ms = self.monotonic_ms;
-        let alone = self.suspects.alone.iter();
-        let over = alone.filter(|(id, until_ms)| **until_ms <= now_ms || self.has_empty_hands(**id));
-        let mut over: Vec<SubscriberId> = over.map(|(id, _)| *id).collect();
-        self.suspects.alone.retain(|id, _| !over.contains(id));
+        let is_over = |apart: &Apart| {
+            apart.since_ms.saturating_add(ALONE_MS_MAX) <= now_ms || self.has_empty_hands(apart.id)
+        };
+        let ended = self.suspects.alone.iter().filter(|(_, apart)| is_over(apart));
+        let ended: Vec<Arc<str>> = ended.map(|(queue, _)| Arc::clone(queue)).collect();
+        let mut over = Vec::new();
+        for queue in ended {
+            let Some(Apart { id, since_ms }) = self.suspects.alone.remove(&queue) else { continue };
+            over.push(id);
+            if since_ms.saturating_add(ALONE_MS_MAX) <= now_ms {
+                self.suspects.rests.insert(queue, now_ms.saturating_add(ALONE_MS_MAX));
+            }
+        }
+        let mut rested: Vec<Arc<str>> = Vec::new();
+        self.suspects.rests.retain(|queue, until_ms| {
+            let rests = *until_ms > now_ms;
+            rested.extend((!rests).then(|| Arc::clone(queue)));
+            rests
+        });
         let has_any = |queue: &Arc<str>| {
             let slot =
                 self.queues.get(queue).and_then(|index| self.lanes.get(*index)).and_then(Option::as_ref);
@@ -130,6 +172,10 @@ impl Ready {
             is_needed
         });
         over.into_iter().for_each(|id| self.seat(id));
+        for queue in rested {
+            let index = self.queues.get(&queue).copied();
+            index.into_iter().for_each(|index| self.activate(index));
+        }
     }
 
     /// Whether a subscriber has nothing in its hands, as far as is known; also if it is gone.
@@ -141,10 +187,11 @@ impl Ready {
     }
 
     /// A subscriber is about to be handed a suspect.
-    pub(super) fn keep_alone(&mut self, id: SubscriberId) {
+    pub(super) fn keep_alone(&mut self, id: SubscriberId, queue: &Arc<str>) {
         let subscriber = self.subscribers.get(id);
         if subscriber.is_some_and(|subscriber| matches!(subscriber.outlet, Outlet::Stream(_))) {
-            self.suspects.alone.insert(id, self.monotonic_ms.saturating_add(ALONE_MS_MAX));
+            let apart = Apart { id, since_ms: self.monotonic_ms };
+            self.suspects.alone.entry(Arc::clone(queue)).or_insert(apart);
         }
     }
 
@@ -167,11 +214,12 @@ impl Ready {
                 && interest.admits(entry.priority, &entry.item.spec.kind)
                 && allotments.admits(&entry.tenant, name)
         })?;
+        let queue = Arc::clone(name);
         picks.push(self.picked(index, entry, now));
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))
         } else {
-            self.keep_alone(id);
+            self.keep_alone(id, &queue);
             self.spend(id, 1);
             Recipient::Connected(id)
         };
@@ -401,6 +449,26 @@ mod tests {
             assert_eq!(picked(&mut ready), [(own, wanted.clone())]);
             ready.finished(own, wanted.len());
         }
+    }
+
+    #[test]
+    fn one_worker_at_a_time_is_kept_apart_and_none_for_as_long_after_a_long_run() {
+        let (one, two, other) = (suspect(1), suspect(2), innocent(3));
+        let mut ready = node([&one, &two].map(Arc::clone));
+        let (first, second) = (worker(&mut ready), worker(&mut ready));
+        assert_eq!(picked(&mut ready), [(first, ids(&[&one]))]);
+        assert_eq!(picked(&mut ready), [], "the other worker is there for others");
+        enter(&mut ready, Arc::clone(&other));
+        assert_eq!(picked(&mut ready), [(second, ids(&[&other]))]);
+        ready.finished(second, 1);
+        at(&mut ready, START_MS + ALONE_MS_MAX);
+        assert_eq!(picked(&mut ready), [], "the first still runs its own");
+        ready.finished(first, 1);
+        at(&mut ready, START_MS + 2 * ALONE_MS_MAX - 1);
+        assert_eq!(picked(&mut ready), []);
+        at(&mut ready, START_MS + 2 * ALONE_MS_MAX);
+        let handed: Vec<_> = picked(&mut ready).into_iter().map(|(_, ids)| ids).collect();
+        assert_eq!(handed, [ids(&[&two])]);
     }
 
     #[test]

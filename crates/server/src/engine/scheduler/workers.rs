@@ -233,7 +233,10 @@ impl Scheduler {
     /// to hold (the server was restarted, the session is a new one) says who does.
     fn worker_reported(&mut self, id: SessionId, job: &Job) {
         let Some(running) = &job.status.running else {
-            self.forget_holding(&job.id);
+            // It may have been handed back before, and be in other hands by now.
+            if self.workers.holding(&job.id).is_none_or(|held| held.token <= job.status.token) {
+                self.forget_holding(&job.id);
+            }
             if job.status.attempts.last().is_some_and(|last| last.ending != Ending::Released) {
                 self.keeps_up(id);
             }

@@ -1,7 +1,7 @@
 //! `GET /v1/jobs/count`: how many jobs a list would show.
 //!
 //! The store knows how many it keeps in each state, at no cost. A list goes by the clock, too: what waits and is due is
-//! `ready`, and neither `scheduled` nor `retrying`. Where that decides, what is due is looked at, and nothing else is.
+//! `ready`, and neither `scheduled` nor `retrying`. Where that decides, what is due is looked at, as far as a count may look.
 
 use std::sync::Arc;
 
@@ -55,31 +55,36 @@ fn plan<'a>(app: &App, tenant: &'a Tenant, filter: JobFilter) -> Plan<'a> {
     Plan { tenant, filter, after: None, now: app.now(), looked_max: LOOKED_COUNT_MAX }
 }
 
+/// How many there are in each of some states, and whether that is exact.
+struct Counted {
+    states: Vec<(ShownState, u64)>,
+    is_complete: bool,
+}
+
 /// How many there are in each of these states, or of all states as they are kept if none is named; `None` where only looking
 /// at the jobs tells.
-async fn by_state(
-    app: &App,
-    tenant: &Tenant,
-    wanted: &[ShownState],
-) -> Result<Option<Vec<(ShownState, u64)>>, Problem> {
+async fn by_state(app: &App, tenant: &Tenant, wanted: &[ShownState]) -> Result<Option<Counted>, Problem> {
     let retention = Retention::of(app, tenant);
     if wanted.iter().any(|state| matches!(state, ShownState::Stored(state) if retention.may_hide(*state))) {
         return Ok(None);
     }
-    let due = if wanted.iter().any(|state| is_by_the_clock(*state)) {
-        due(app, tenant).await?
-    } else {
-        Some(Counts::default())
-    };
-    let Some(due) = due else { return Ok(None) };
-    let kept = app.engine.store().counts(Some(tenant)).await?;
+    let mut kept = app.engine.store().counts(Some(tenant)).await?;
+    let (mut due, mut is_complete) = (Counts::default(), true);
+    if kept.waiting() > 0 && wanted.iter().any(|state| is_by_the_clock(*state)) {
+        (due, is_complete) = look_at_due(app, tenant).await?;
+    }
+    if due.waiting() > 0 {
+        // What was claimed meanwhile is not kept as waiting any more, and must not be taken off once more.
+        let before = std::mem::replace(&mut kept, app.engine.store().counts(Some(tenant)).await?);
+        is_complete &= before.waiting() == kept.waiting();
+    }
     let count = |state: ShownState| match state {
         ShownState::Ready => due.waiting(),
         ShownState::Stored(state) => kept.of(state).saturating_sub(due.of(state)),
     };
     let all = JobState::ALL.map(ShownState::Stored);
     let states = if wanted.is_empty() { all.as_slice() } else { wanted };
-    Ok(Some(states.iter().map(|state| (*state, count(*state))).collect()))
+    Ok(Some(Counted { states: states.iter().map(|state| (*state, count(*state))).collect(), is_complete }))
 }
 
 /// Whether the state that is kept does not say alone if a job is shown in this one.
@@ -97,8 +102,9 @@ const fn is_by_the_clock(state: ShownState) -> bool {
     }
 }
 
-/// What waits and is due, by the state that is kept; `None` where that is too much to look at.
-async fn due(app: &App, tenant: &Tenant) -> Result<Option<Counts>, Problem> {
+/// What waits and is due, by the state that is kept, and whether that is all of it.
+async fn look_at_due(app: &App, tenant: &Tenant) -> Result<(Counts, bool), Problem> {
+    let _turn = app.answers.turn().await;
     let ready = JobFilter { states: vec![ShownState::Ready], ..JobFilter::default() };
     let mut walk = Walk::new(app, plan(app, tenant, ready));
     let mut due = Counts::default();
@@ -109,17 +115,17 @@ async fn due(app: &App, tenant: &Tenant) -> Result<Option<Counts>, Problem> {
             }
         }
     }
-    Ok(walk.cursor().is_none().then_some(due))
+    Ok((due, walk.cursor().is_none()))
 }
 
-fn answer_states(counted: &[(ShownState, u64)]) -> Response {
-    let total: u64 = counted.iter().map(|(_, count)| count).sum();
+fn answer_states(counted: &Counted) -> Response {
+    let total: u64 = counted.states.iter().map(|(_, count)| count).sum();
     let mut out = JsonWriter::with_capacity(256);
     out.object(|out| {
         out.key("count").number(total);
-        out.key("complete").boolean(true);
+        out.key("complete").boolean(counted.is_complete);
         out.key("counts").object(|out| {
-            for (state, count) in counted {
+            for (state, count) in &counted.states {
                 out.key(state.as_str()).number(*count);
             }
         });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewheel_api::wire::fault::{At, Code, Faults};
-use tidewheel_core::schedule::{self, Dates, Definition, FaultKind, Rule, Template};
+use tidewheel_core::schedule::{self, Dates, Definition, Fault, FaultKind, Rule, Template};
 use tidewheel_core::time::Timestamp;
 
 use crate::http::admission::objection;
@@ -74,18 +74,23 @@ impl<'a> Checker<'a> {
             if keeps_rule && RULE_FIELDS.contains(&fault.field) {
                 continue;
             }
-            let code = match fault.kind {
-                // An interval that is too long has been refused before.
-                FaultKind::Interval => Code::IntervalTooShort,
-                FaultKind::Never => Code::InvalidCron,
-                FaultKind::Value => Code::InvalidValue,
-            };
-            let field = if fault.field == "cron_expr" { self.cron_field } else { fault.field };
-            // The part before a dot is what was sent for certain: short forms have no more.
-            let field = field.split('.').next().unwrap_or(field);
-            faults.add(code, &at.field(field), fault.detail);
+            self.note(fault, at, faults);
         }
         Ok(())
+    }
+
+    /// Notes a fault of a definition.
+    pub(super) fn note(&self, fault: Fault, at: &At<'_>, faults: &mut Faults) {
+        let code = match fault.kind {
+            // An interval that is too long has been refused before.
+            FaultKind::Interval => Code::IntervalTooShort,
+            FaultKind::Never => Code::InvalidCron,
+            FaultKind::Value => Code::InvalidValue,
+        };
+        let field = if fault.field == "cron_expr" { self.cron_field } else { fault.field };
+        // The part before a dot is what was sent for certain: short forms have no more.
+        let field = field.split('.').next().unwrap_or(field);
+        faults.add(code, &at.field(field), fault.detail);
     }
 
     /// Notes what the caller's key and the tenant's limits have against it.

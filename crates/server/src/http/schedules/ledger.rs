@@ -174,10 +174,18 @@ impl Walk<'_> {
 
     /// The place right above an entry at hand; none above all.
     async fn place(&self, entries: &Entries, index: usize) -> Result<Option<LedgerCursor>, Problem> {
-        match index {
-            0 => Ok(entries.below),
-            count => Ok(self.ledger(entries.below, count).await?.next),
+        let Some(last) = index.checked_sub(1).and_then(|last| entries.at_hand.get(last)) else {
+            return Ok(entries.below);
+        };
+        let mut page = self.ledger(entries.below, index).await?;
+        // What was decided meanwhile stands above, and is counted in.
+        for more in 1..LOOKS_COUNT_MAX {
+            if page.next.is_none() || page.entries.last() == Some(&**last) {
+                break;
+            }
+            page = self.ledger(entries.below, index + more).await?;
         }
+        Ok(page.next)
     }
 
     async fn read(&self, below: Option<LedgerCursor>, count_max: usize) -> Result<Entries, Problem> {

@@ -9,7 +9,7 @@ use tidewheel_api::wire::fault::{At, Faults};
 use tidewheel_api::wire::schedule_request::PreviewRequest;
 use tidewheel_api::wire::schedule_write;
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_core::schedule::{Timing, anchored, nominals};
+use tidewheel_core::schedule::{Timing, anchored, check_beat, nominals};
 use tidewheel_core::time::Timestamp;
 
 use super::check::Checker;
@@ -43,11 +43,19 @@ pub(crate) async fn preview(
         Timing::Every { .. } if rule.start_at.is_none() => request.from.max(now),
         Timing::Every { .. } | Timing::Cron(_) => request.from,
     };
+    let fires = nominals(&rule, calendar.as_deref(), from, Timestamp::MAX);
+    let fires: Vec<_> = fires.take(request.count).collect();
+    if fires.is_empty()
+        && let Err(fault) = check_beat(&rule, from)
+    {
+        let mut faults = Faults::default();
+        checker.note(fault, &At::ROOT, &mut faults);
+        refuse_faults(faults)?;
+    }
     let mut out = JsonWriter::with_capacity(128 * request.count + 64);
     out.object(|out| {
         out.key("fires").array(|out| {
-            let fires = nominals(&rule, calendar.as_deref(), from, Timestamp::MAX);
-            for fire in fires.take(request.count) {
+            for fire in fires {
                 // The place in a window is the schedule's own, and there is none yet.
                 schedule_write::fire(out, fire.fire_at, fire.fire_at, fire.note);
             }
