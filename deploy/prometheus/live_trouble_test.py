@@ -74,7 +74,7 @@ def provoke_a_filling_disk(server, prometheus):
     # Where the server sees its disk, which nobody else does.
     folder = Path(f"/proc/{server.process.pid}/root{server.folder}/data")
     for part in range(BALLAST_COUNT):
-        before = prometheus.value("tidewheel_disk_free_bytes")
+        before = wait_for("the room", lambda: prometheus.value("tidewheel_disk_free_bytes"))
         (folder / f"ballast{part}").write_bytes(bytes(BALLAST_MIB << 20))
         wait_for("less room", lambda: (prometheus.value("tidewheel_disk_free_bytes") or before) < before)
     prometheus.must_fire("TidewheelDiskFilling")

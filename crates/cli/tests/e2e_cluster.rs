@@ -6,9 +6,10 @@ mod harness;
 
 use std::collections::BTreeMap;
 
+use harness::cluster::submit_once;
 use harness::postgres::Postgres;
 use harness::target::Target;
-use harness::{Server, instant, request, until};
+use harness::{Server, instant, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -35,11 +36,7 @@ fn until_shared(server: &Server, wanted: &[u64]) {
 fn submit(server: &Server, target: &Target, number: usize, delay_ms: i64) -> String {
     let body =
         json!({"type": "t", "target_url": target.url("/"), "run_at": instant(delay_ms), "payload": number});
-    let tenant = format!("tenant-{number}");
-    let headers = [("tidewheel-tenant", tenant.as_str())];
-    let answer = request(server.address, "POST", "/v1/jobs", &headers, body.to_string().as_bytes()).unwrap();
-    assert_eq!(answer.status, 201, "{}", answer.head);
-    answer.json()["id"].as_str().unwrap().to_owned()
+    submit_once(server.address, &format!("tenant-{number}"), body)
 }
 
 /// How often each job was run.

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use harness::cluster::{Cluster, SHARDS, call};
+use harness::cluster::{Cluster, SHARDS, call, submit_once};
 use harness::postgres::Postgres;
 use harness::target::{Target, answer};
 use harness::{Server, signal, until};
@@ -57,9 +57,7 @@ fn tenants_of(owner: &Server, server: &Server) -> Vec<String> {
 
 fn submit(server: &Server, tenant: &str, target: &Target) -> String {
     let body = json!({"type": "t", "target_url": target.url("/"), "timeout": "10m"});
-    let taken = call(server.address, tenant, "POST", "/v1/jobs", &body);
-    assert_eq!(taken.status, 201, "{}", taken.text());
-    taken.json()["id"].as_str().unwrap().to_owned()
+    submit_once(server.address, tenant, body)
 }
 
 #[test]
@@ -71,7 +69,8 @@ fn a_node_that_is_stopped_hands_its_shards_over_before_any_lease_is_over() {
         gate.lock().unwrap().recv().ok();
         answer(200, "", "")
     });
-    let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
+    // The attempt may end only after the other node was seen to have all shards.
+    let start = || Server::start_with(data.path(), &["--store", &postgres.url(), "--drain", "2m"]);
     let staying = start();
     let mut hand_overs: Vec<Duration> = Vec::new();
     for round in 1..=3 {

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use harness::cluster::submit_once;
 use harness::postgres::Postgres;
 use harness::{Answer, Server, TIDEWHEEL, request, until};
 use serde_json::{Value, json};
@@ -75,25 +76,37 @@ fn call(server: &Server, tenant: &str, method: &str, path: &str, body: &Value) -
 }
 
 fn submit(server: &Server, tenant: &str) -> String {
-    let answer =
-        call(server, tenant, "POST", "/v1/jobs", &json!({"type": "t", "queue": "q", "timeout": "10m"}));
-    assert_eq!(answer.status, 201, "{}", answer.text());
-    answer.json()["id"].as_str().unwrap().to_owned()
+    submit_once(server.address, tenant, json!({"type": "t", "queue": "q", "timeout": "10m"}))
 }
 
-fn job(server: &Server, tenant: &str, id: &str) -> Value {
-    let answer = call(server, tenant, "GET", &format!("/v1/jobs/{id}"), &json!({}));
+/// Nothing while the database is too busy to answer.
+fn get(server: &Server, tenant: &str, path: &str) -> Option<Value> {
+    let answer = call(server, tenant, "GET", path, &json!({}));
+    if answer.status == 503 {
+        return None;
+    }
     assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()
+    Some(answer.json())
+}
+
+fn job(server: &Server, tenant: &str, id: &str) -> Option<Value> {
+    get(server, tenant, &format!("/v1/jobs/{id}"))
+}
+
+fn until_succeeded(server: &Server, tenant: &str, id: &str) -> Value {
+    until(&format!("{id} of {tenant} to succeed"), || {
+        job(server, tenant, id).filter(|job| job["state"] == "succeeded")
+    })
 }
 
 fn until_succeeded_at_once(server: &Server, jobs: &[(String, String)]) {
     for (tenant, id) in jobs {
-        let job = until(&format!("{id} of {tenant} to succeed"), || {
-            let job = job(server, tenant, id);
-            (job["state"] == "succeeded").then_some(job)
-        });
-        assert_eq!(job["attempt"], 1, "nobody died, so nothing runs twice: {job}");
+        until_succeeded(server, tenant, id);
+        let attempts = until("its attempts", || get(server, tenant, &format!("/v1/jobs/{id}/attempts")));
+        // What a worker hands back before it starts counts as an attempt, too.
+        let (_, earlier) = attempts["items"].as_array().unwrap().split_last().unwrap();
+        let are_unstarted = earlier.iter().all(|attempt| attempt["state"] == "released");
+        assert!(are_unstarted, "nobody died, so nothing runs twice: {attempts}");
     }
 }
 
@@ -178,7 +191,7 @@ fn one_worker_at_one_node_runs_the_jobs_of_all() {
         let id = submit(&cluster.far, tenant);
         worker.until_started([id.clone()]);
         until_succeeded_at_once(&cluster.far, &[(tenant.clone(), id.clone())]);
-        let job = job(&cluster.far, tenant, &id);
+        let job = until_succeeded(&cluster.far, tenant, &id);
         let at = |name: &str| job[name].as_str().unwrap().parse::<tidewheel_core::time::Timestamp>().unwrap();
         waits_ms.push(at("finished_at").since_ms(at("created_at")));
     }
@@ -263,11 +276,9 @@ fn what_a_dead_worker_or_its_dead_node_had_is_run_by_others() {
     drop(second);
     let third = connect(&far, true);
     for (tenant, id) in &jobs {
-        let job = until(&format!("{id} of {tenant} to succeed"), || {
-            let job = job(&far, tenant, id);
-            (job["state"] == "succeeded").then_some(job)
-        });
-        assert_eq!(job["attempt"], 3, "{job}");
+        let job = until_succeeded(&far, tenant, id);
+        // More if one was handed back before it started.
+        assert!(job["attempt"].as_u64().unwrap() >= 3, "{job}");
     }
     third.drain();
 }
@@ -290,9 +301,7 @@ fn a_node_that_is_stopped_amid_handing_on_leaves_nothing_behind() {
     let (code, log) = far.terminate();
     assert_eq!(code, Some(0), "{log:#?}");
     for (tenant, id) in &jobs {
-        until(&format!("{id} of {tenant} to succeed"), || {
-            (job(&near, tenant, id)["state"] == "succeeded").then_some(())
-        });
+        until_succeeded(&near, tenant, id);
     }
     assert_eq!(worker.drain().len(), jobs.len());
 }
@@ -307,7 +316,7 @@ fn a_node_with_enough_of_its_own_leaves_room_for_what_others_serve() {
     until("the worker to be busy", || (worker.started.lock().unwrap().len() == 2).then_some(()));
     let guest = submit(&cluster.far, &far[0]);
     until("a job to wait for the busy worker", || {
-        (job(&cluster.far, &far[0], &guest)["state"] == "running").then_some(())
+        job(&cluster.far, &far[0], &guest).filter(|job| job["state"] == "running")
     });
     worker.may_end.send_replace(true);
     until_succeeded_at_once(&cluster.near, &own);

@@ -43,16 +43,26 @@ struct Hand {
 
 impl Hand {
     fn connect(server: &Server, concurrency: usize) -> Self {
+        Self::connect_until(server, concurrency, usize::MAX)
+    }
+
+    /// One that ends nothing it starts after so many, until it is told to stop.
+    fn connect_until(server: &Server, concurrency: usize, enough: usize) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let config = WorkerConfig { concurrency, all_tenants: true, ..WorkerConfig::new(server.url(), "q") };
         let started: Arc<Mutex<Vec<Start>>> = Arc::default();
         let starts = Arc::clone(&started);
         let (stopper, working) = runtime.block_on(async {
             let mut worker = Worker::connect(config).await.unwrap();
-            worker.handle("t", move |_: Context, payload: Value| {
+            worker.handle("t", move |context: Context, payload: Value| {
                 let takes_ms = payload["takes_ms"].as_u64();
-                starts.lock().unwrap().push((payload, now_ms()));
+                let mut starts = starts.lock().unwrap();
+                starts.push((payload, now_ms()));
+                let is_enough = starts.len() > enough;
                 async move {
+                    if is_enough {
+                        context.stopped().await;
+                    }
                     if let Some(takes_ms) = takes_ms {
                         // How long a job runs is what some tests are about.
                         #[expect(clippy::disallowed_methods, reason = "the job's own run time")]
@@ -111,13 +121,13 @@ fn five_jobs_start_at_once_beside_a_flood_of_fifty_thousand() {
     for delay_ms in [0, 1_000] {
         let due_ms = now_ms() + delay_ms;
         let few = json!({"run_at": instant(due_ms - now_ms()), "payload": {"tenant": "few", "due": due_ms}});
-        let before = hand.count();
         submit(&server, "few", 5, &few);
+        let before = hand.count();
         let is_few = |(payload, _): &&Start| payload["due"] == due_ms;
         let starts = hand.until_started("the few", |starts| starts.iter().filter(is_few).count() == 5);
         assert!(starts.len() < FLOOD, "the flood is over: nothing was tested");
         let last = starts.iter().rposition(|start| is_few(&start)).unwrap();
-        let beside = starts[before..last]
+        let beside = starts[before.min(last)..last]
             .iter()
             .filter(|(payload, at_ms)| payload["tenant"] == "flood" && *at_ms >= due_ms);
         let (beside, late_ms) = (beside.count(), starts[last].1 - due_ms);
@@ -137,7 +147,9 @@ fn saturated_tenants_share_three_to_one_and_a_changed_weight_holds_for_what_wait
     set(&server, "acme", &json!({"weight": 3}));
     submit(&server, "globex", 3 * COUNTED, &json!({}));
     submit(&server, "acme", 3 * COUNTED, &json!({}));
-    let hand = Hand::connect(&server, 20);
+    // However late this looks, most jobs are left for the other weight.
+    let connect = || Hand::connect_until(&server, 20, COUNTED + 20);
+    let hand = connect();
     let starts = hand.until_started("a part of the jobs", |starts| starts.len() >= COUNTED);
     let acme = shares(&starts, COUNTED, "tenant")["acme"];
     assert!(
@@ -148,7 +160,7 @@ fn saturated_tenants_share_three_to_one_and_a_changed_weight_holds_for_what_wait
 
     // Both still have most of their jobs waiting.
     set(&server, "acme", &json!({"weight": 1}));
-    let hand = Hand::connect(&server, 20);
+    let hand = connect();
     let starts = hand.until_started("another part", |starts| starts.len() >= COUNTED);
     let acme = shares(&starts, COUNTED, "tenant")["acme"];
     assert!(acme.abs_diff(COUNTED / 2) <= COUNTED / 40, "{acme} of {COUNTED} instead of half");
@@ -169,16 +181,25 @@ fn tenants_with_different_hosts_share_push_slots_three_to_one() {
     /// Pushes before everybody has its share, and those that are counted.
     const SETTLING: usize = 100;
     const COUNTED: usize = 600;
-    let data = TempDir::new().unwrap();
-    let server = Server::start_with(data.path(), &["--push-concurrency", "32"]);
-    set(&server, "acme", &json!({"weight": 3}));
-    let targets = ["acme", "globex"].map(|tenant| {
-        let target = slow_target();
-        let job = json!({"type": "t", "target_url": target.url("/"), "run_at": instant(1_500)});
-        let jobs = json!(vec![job; SETTLING + COUNTED]);
-        assert_eq!(call(&server, tenant, "POST", "/v1/jobs/batch", &jobs).status, 201);
-        target
-    });
+    let mut lead_ms = 1_500;
+    // On a busy machine the time may come before both have theirs stored; then it begins anew, with more.
+    let (_data, _server, targets) = loop {
+        let data = TempDir::new().unwrap();
+        let server = Server::start_with(data.path(), &["--push-concurrency", "32"]);
+        set(&server, "acme", &json!({"weight": 3}));
+        let (due_ms, run_at) = (now_ms() + lead_ms, instant(lead_ms));
+        let targets = ["acme", "globex"].map(|tenant| {
+            let target = slow_target();
+            let job = json!({"type": "t", "target_url": target.url("/"), "run_at": run_at});
+            let jobs = json!(vec![job; SETTLING + COUNTED]);
+            assert_eq!(call(&server, tenant, "POST", "/v1/jobs/batch", &jobs).status, 201);
+            target
+        });
+        if now_ms() < due_ms {
+            break (data, server, targets);
+        }
+        lead_ms *= 4;
+    };
     let mut hits = until("enough pushes", || {
         let hits: Vec<(i64, usize)> =
             (0..2).flat_map(|of| targets[of].hits().into_iter().map(move |hit| (hit.at_ms, of))).collect();
@@ -301,8 +322,8 @@ fn who_waits_as_long_as_retry_after_says_is_taken() {
     let batch = json!(vec![json!({"type": "t", "delay": "1h"}); 4]);
     let submit = || call(&server, "acme", "POST", "/v1/jobs/batch", &batch);
     assert_eq!(submit().status, 201);
-    let refused = submit();
-    assert_eq!(refused.status, 429, "{}", refused.text());
+    // On a busy machine there may be as many again by the next call.
+    let refused = until("a refusal", || Some(submit()).filter(|answer| answer.status == 429));
     let wait_s: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=2).contains(&wait_s), "{wait_s}");
     // This is what the header asks for: waiting, neither longer nor shorter.

@@ -272,7 +272,8 @@ fn without_free_connections_calls_are_refused_and_due_jobs_start() {
     });
     let is_over = Arc::new(AtomicBool::new(false));
     let mut ids = Vec::new();
-    for second in 0..20 {
+    // One falls due every second for longer than it takes until the crowd holds all connections.
+    for second in 0..45 {
         ids.push(insist(server.address, &job(&target, &format!("due-{second}"), 1_000 * second)));
     }
     let crowd: Vec<JoinHandle<()>> = (0..24)

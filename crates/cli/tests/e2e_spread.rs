@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use harness::cluster::{Cluster, SHARDS, call};
 use harness::target::Target;
-use harness::{Server, until};
-use serde_json::json;
+use harness::{Answer, Server, now_ms, request, until, until_served};
+use serde_json::{Value, json};
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Shard, SubShard};
@@ -44,6 +44,16 @@ impl Cluster {
     }
 }
 
+/// Submits jobs together, once however often it takes.
+fn submit_batch(node: &Server, tenant: &str, key: &str, jobs: &[Value]) -> Answer {
+    let (headers, body) = ([("tidewheel-tenant", tenant), ("idempotency-key", key)], json!(jobs).to_string());
+    let taken = until_served("a batch to be taken", || {
+        request(node.address, "POST", "/v1/jobs/batch", &headers, body.as_bytes()).unwrap()
+    });
+    assert_eq!(taken.status, 201, "{}", taken.text());
+    taken
+}
+
 /// How often each job came.
 fn deliveries(target: &Target) -> BTreeMap<String, usize> {
     let mut deliveries = BTreeMap::new();
@@ -61,17 +71,15 @@ fn both_nodes_start_the_jobs_of_a_hot_tenant_and_keep_to_its_rate_cap_together()
     let hot = cluster.hot_tenant();
     cluster.set(&hot, &json!({"sub_shards": 4, "limits": {"rate_cap": RATE}}));
     let jobs = vec![json!({"type": "t", "target_url": target.url("/")}); JOBS];
-    let taken = call(cluster.nodes[0].address, &hot, "POST", "/v1/jobs/batch", &json!(jobs));
-    assert_eq!(taken.status, 201, "{}", taken.text());
+    let before_ms = now_ms();
+    submit_batch(&cluster.nodes[0], &hot, "batch", &jobs);
     let hits = target.until_hits(JOBS);
     let starts = cluster.starts();
     println!("{starts:?} of {JOBS}");
     assert!(starts.iter().all(|count| *count > 50.0), "{starts:?}: both have a part of it");
-    // From when both are at it until one may be done before the other.
-    let from_ms = hits[0].at_ms + 2_000;
-    let (seconds, to_ms) = (6, from_ms + 6_000);
-    let count = hits.iter().filter(|hit| (from_ms..to_ms).contains(&hit.at_ms)).count();
-    assert!((RATE * seconds * 9 / 10..=RATE * seconds * 11 / 10).contains(&count), "{count} in {seconds} s");
+    // By the cap it is 15 s. A busy machine makes it longer, and only starts beyond the cap make it shorter.
+    let took_ms = hits.iter().map(|hit| hit.at_ms).max().unwrap() - before_ms;
+    assert!(took_ms >= 13_500, "{JOBS} at {RATE} per second within {took_ms} ms");
     let deliveries = deliveries(&target);
     assert_eq!(deliveries.len(), JOBS);
     assert!(deliveries.values().all(|count| *count == 1), "each once");
@@ -85,8 +93,9 @@ fn a_spread_that_is_changed_under_load_loses_and_doubles_nothing() {
     let path = format!("/v1/tenants/{hot}");
     for (round, sub_shards) in [1, 4, 2, 16, 1, 8, 1].into_iter().enumerate() {
         // Only one node knows it at once: the other has the one before for a while.
-        let set =
-            call(cluster.nodes[round % 2].address, &hot, "PUT", &path, &json!({"sub_shards": sub_shards}));
+        let set = until_served("the spread to be set", || {
+            call(cluster.nodes[round % 2].address, &hot, "PUT", &path, &json!({"sub_shards": sub_shards}))
+        });
         assert_eq!(set.status, 200, "{}", set.text());
         let submitted = std::thread::scope(|scope| {
             let submit = |node: &Server| {
@@ -96,7 +105,9 @@ fn a_spread_that_is_changed_under_load_loses_and_doubles_nothing() {
                         let key = format!("{round}-{n}");
                         let delay = format!("{}ms", n * 20);
                         let job = json!({"type": "t", "target_url": target, "delay": delay, "idempotency_key": key});
-                        let answer = call(address, &hot, "POST", "/v1/jobs", &job);
+                        let answer = until_served("a job to be taken", || {
+                            call(address, &hot, "POST", "/v1/jobs", &job)
+                        });
                         (answer.status, answer.json()["id"].as_str().unwrap_or_default().to_owned())
                     };
                     (0..30).map(submit).collect()
@@ -107,16 +118,13 @@ fn a_spread_that_is_changed_under_load_loses_and_doubles_nothing() {
         });
         for (one, other) in submitted[0].iter().zip(&submitted[1]) {
             assert_eq!(one.1, other.1, "one key makes one job, whatever its node knows");
-            assert_eq!(
-                [one.0, other.0].into_iter().filter(|status| *status == 201).count(),
-                1,
-                "{one:?} {other:?}"
-            );
+            // Neither says so when the answer to the try that made it was 503.
+            let made = [one.0, other.0].into_iter().filter(|status| *status == 201).count();
+            assert!(made <= 1, "{one:?} {other:?}");
             ids.push(one.1.clone());
         }
-        let plain = vec![json!({"type": "t", "target_url": target.url("/")}); 20];
-        let batch = call(cluster.nodes[0].address, &hot, "POST", "/v1/jobs/batch", &json!(plain));
-        assert_eq!(batch.status, 201, "{}", batch.text());
+        let jobs = vec![json!({"type": "t", "target_url": target.url("/")}); 20];
+        let batch = submit_batch(&cluster.nodes[0], &hot, &format!("batch-{round}"), &jobs);
         ids.extend(
             batch.json()["jobs"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()),
         );
@@ -133,7 +141,10 @@ fn a_spread_that_is_changed_under_load_loses_and_doubles_nothing() {
     let sub_shards: std::collections::BTreeSet<_> =
         ids.iter().map(|id| id.parse::<JobId>().unwrap().sub_shard()).collect();
     assert!(sub_shards.len() > 4, "{sub_shards:?}");
-    let listed = call(cluster.nodes[0].address, &hot, "GET", "/v1/jobs?limit=1000", &json!({})).json();
+    let listed = until_served("the jobs", || {
+        call(cluster.nodes[0].address, &hot, "GET", "/v1/jobs?limit=1000", &json!({}))
+    });
+    let listed = listed.json();
     let listed: Vec<&str> =
         listed["items"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
     assert!(listed.iter().rev().copied().eq(ids.iter().map(String::as_str)), "all of them, in order");

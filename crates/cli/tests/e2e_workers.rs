@@ -180,7 +180,7 @@ fn a_command_that_takes_too_long_or_is_cancelled_is_ended_with_all_it_started() 
     let pids = TempDir::new().unwrap();
     let script = format!("sleep 1000 & echo $! > {}/$TIDEWHEEL_JOB_ID; wait", pids.path().display());
     let worker = WorkerProcess::start(&server, &["--grace", "1s"], &["sh", "-c", &script]);
-    let slow = server.submit(&json!({"type": "t", "queue": "q", "timeout": "1s", "max_attempts": 1}));
+    let slow = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10s", "max_attempts": 1}));
     let unwanted = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10m"}));
     let child_of = |id: &str| {
         until("the child's pid", || {
@@ -190,7 +190,7 @@ fn a_command_that_takes_too_long_or_is_cancelled_is_ended_with_all_it_started() 
     let (of_slow, of_unwanted) = (child_of(&slow), child_of(&unwanted));
     assert_eq!(server.post(&format!("/v1/jobs/{unwanted}/cancel"), &json!({})).status, 200);
     let job = server.until_state(&slow, "dead");
-    assert!(job["last_error"].as_str().unwrap().starts_with("it took longer than 1 s"), "{job}");
+    assert!(job["last_error"].as_str().unwrap().starts_with("it took longer than 10 s"), "{job}");
     for child in [of_slow, of_unwanted] {
         until("the command's child to be gone", || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));

@@ -77,8 +77,8 @@ fn new_rules_move_what_waits_and_fire_no_wall_clock_time_again() {
     let source = old.path().to_str().unwrap();
     assert_eq!(server.get("/v1/cluster")["tz_database"], json!({"version": "2099a", "source": source}));
 
-    // One that fires in a moment, and one that waits for a time of day far from now.
-    let soon = now_ms() / 1_000 * 1_000 + 4_000;
+    // One that fires soon, though not before it is made, and one that waits for a time of day far from now.
+    let soon = now_ms() / 1_000 * 1_000 + 15_000;
     let of_day = soon / 1_000 % 86_400;
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
     let fires = create(&server, &format!("{second} {minute} {hour} * * *"), &target.url("/fires"));

@@ -245,6 +245,7 @@ impl Cluster {
             path: "/readyz",
             tenant: "default",
             key: Some(KEY),
+            idempotency_key: None,
             body: None,
             patience: Duration::from_secs(2),
         };
@@ -316,7 +317,24 @@ impl Cluster {
         body: Option<&Value>,
     ) -> Option<Answer> {
         let place = self.places.get(node % self.count())?;
-        send(place.address, &Request { method, path, tenant, key: Some(KEY), body, patience })
+        let (key, idempotency_key) = (Some(KEY), None);
+        send(place.address, &Request { method, path, tenant, key, idempotency_key, body, patience })
+    }
+
+    /// Has one node make something under a key: asked again, it is not made twice.
+    #[must_use]
+    pub fn make(&self, node: usize, tenant: &str, path: &str, key: &str, body: &Value) -> Option<Answer> {
+        let place = self.places.get(node % self.count())?;
+        let request = Request {
+            method: "POST",
+            path,
+            tenant,
+            key: Some(KEY),
+            idempotency_key: Some(key),
+            body: Some(body),
+            patience: Duration::from_secs(60),
+        };
+        send(place.address, &request)
     }
 
     /// The address targets are reached at.

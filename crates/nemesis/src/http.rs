@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub tenant: &'a str,
     /// With which key; none is without.
     pub key: Option<&'a str>,
+    /// Under which key it is made once, however often it is sent; none is without.
+    pub idempotency_key: Option<&'a str>,
     /// The body.
     pub body: Option<&'a Value>,
     /// How long the answer may take.
@@ -59,6 +61,9 @@ pub fn send(address: SocketAddr, request: &Request<'_>) -> Option<Answer> {
     text.push_str(&format!("tidewheel-tenant: {tenant}\r\ncontent-length: {}\r\n", body.len()));
     if let Some(key) = request.key {
         text.push_str(&format!("authorization: Bearer {key}\r\n"));
+    }
+    if let Some(key) = request.idempotency_key {
+        text.push_str(&format!("idempotency-key: {key}\r\n"));
     }
     text.push_str("\r\n");
     text.push_str(&body);

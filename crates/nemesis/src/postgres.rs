@@ -52,6 +52,8 @@ pub struct Postgres {
     programs: PathBuf,
     setup: Setup,
     port: u16,
+    /// Keeps the port from others until the first start.
+    reserved: Mutex<Option<TcpListener>>,
     /// Holds the mount namespace with the small file system.
     space: Option<Owned>,
     server: Mutex<Option<Owned>>,
@@ -83,9 +85,11 @@ impl Postgres {
         if is_root() {
             run(Command::new("chown").arg(USER).arg(folder.path()))?;
         }
-        let port = TcpListener::bind((setup.host.as_str(), 0))?.local_addr()?.port();
+        let reserved = TcpListener::bind((setup.host.as_str(), 0))?;
+        let port = reserved.local_addr()?.port();
         let space = setup.space_mb.map(|space_mb| small(&data, space_mb)).transpose()?;
-        Ok(Self { folder, programs, setup, port, space, server: Mutex::new(None) })
+        let (reserved, server) = (Mutex::new(Some(reserved)), Mutex::new(None));
+        Ok(Self { folder, programs, setup, port, reserved, space, server })
     }
 
     /// Where it listens.
@@ -127,6 +131,7 @@ impl Postgres {
             command.args(["-c", setting]);
         }
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        drop(self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take());
         *self.lock() = Some(Owned::spawn(&mut command)?);
         let up = clock::until(PATIENCE, || {
             if self.lock().as_mut().is_none_or(|server| server.ended().is_some()) {
@@ -181,7 +186,7 @@ impl Postgres {
     /// When the database refuses.
     pub fn try_ask(&self, sql: &str) -> anyhow::Result<String> {
         let mut psql = Command::new(self.programs.join("psql"));
-        psql.env("PGCONNECT_TIMEOUT", "5").args(["-X", "-d", &self.url(), "-tAc", sql]);
+        psql.env("PGCONNECT_TIMEOUT", "60").args(["-X", "-d", &self.url(), "-tAc", sql]);
         run(psql.stdin(Stdio::null()))
     }
 

@@ -171,7 +171,7 @@ async fn a_queue_without_workers_holds_up_nobody_and_drains_when_one_comes() {
             kinds: Vec::new(),
             worker: "w".into(),
             count_max: 30,
-            wait_ms: 5_000,
+            wait_ms: 60_000,
             lease_ms: 30_000,
         };
         let jobs = world.engine.take(take).await.unwrap();

@@ -8,7 +8,7 @@ mod http_harness;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use grpc_harness::{Server, code, failed, subscribe};
+use grpc_harness::{Server, code, failed, patient, subscribe};
 use prost_types::{Duration, Timestamp};
 use serde_json::json;
 use tidewheel_api::proto::v1::calendars_client::CalendarsClient;
@@ -21,7 +21,6 @@ use tidewheel_api::proto::v1::{
     ListCalendarsRequest, ListDeadLettersRequest, NewJob, PutCalendarRequest, ReplayDeadLetterRequest,
     RetryJobsRequest, ScheduleSpec, SubmitManyRequest, Target,
 };
-use tidewheel_server::engine::Config;
 use tonic::{Code, Request};
 
 const HOUR: Duration = Duration { seconds: 3_600, nanos: 0 };
@@ -61,7 +60,7 @@ async fn make_dead(server: &Server, kind: &str, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn jobs_are_submitted_together_all_or_none_unless_asked_otherwise() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let wrong = NewJob { priority: "urgent".into(), ..job("b") };
     let many = SubmitManyRequest { jobs: vec![job("a"), wrong], partial: false };
@@ -86,7 +85,7 @@ async fn jobs_are_submitted_together_all_or_none_unless_asked_otherwise() {
 
 #[tokio::test]
 async fn jobs_are_cancelled_and_retried_by_ids_and_by_filter() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let labelled = NewJob { labels: HashMap::from([("k".to_owned(), "v".to_owned())]), ..job("b") };
     let many = SubmitManyRequest { jobs: vec![job("a"), job("a"), labelled, job("b")], partial: false };
@@ -140,7 +139,7 @@ async fn jobs_are_cancelled_and_retried_by_ids_and_by_filter() {
 
 #[tokio::test]
 async fn dead_letters_are_listed_replayed_and_discarded() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut dead = DeadLettersClient::new(server.channel().await);
     let (ones, others) = (make_dead(&server, "one", 3).await, make_dead(&server, "other", 2).await);
 
@@ -189,7 +188,7 @@ async fn dead_letters_are_listed_replayed_and_discarded() {
 
 #[tokio::test]
 async fn calendars_are_made_read_and_deleted_unless_a_schedule_names_them() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut calendars = CalendarsClient::new(server.channel().await);
     let mut schedules = SchedulesClient::new(server.channel().await);
     for (name, dates) in [("b:days", vec!["2099-12-25".to_owned(), "2099-01-01".to_owned()]), ("a", vec![])] {
@@ -228,7 +227,7 @@ async fn calendars_are_made_read_and_deleted_unless_a_schedule_names_them() {
 
 #[tokio::test]
 async fn schedules_are_created_together_all_or_none_unless_asked_otherwise() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut schedules = SchedulesClient::new(server.channel().await);
     let spec = |name: &str, cron: &str| ScheduleSpec {
         name: name.into(),

@@ -8,7 +8,7 @@ mod http_harness;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use grpc_harness::{Server, code, subscribe, succeeded};
+use grpc_harness::{Server, code, patient, subscribe, succeeded};
 use prost_types::{Duration, Timestamp};
 use tidewheel_api::proto::v1::jobs_client::JobsClient;
 use tidewheel_api::proto::v1::schedules_client::SchedulesClient;
@@ -20,7 +20,6 @@ use tidewheel_api::proto::v1::{
     Retry, RetryJobRequest, RunJobRequest, ScheduleSpec, SubmitBatch, SubmitRequest, TriggerScheduleRequest,
     UpdateScheduleRequest,
 };
-use tidewheel_server::engine::Config;
 use tokio::sync::mpsc;
 use tonic::{Code, Request};
 
@@ -40,7 +39,7 @@ fn submit(job: NewJob) -> SubmitRequest {
 
 #[tokio::test]
 async fn a_job_is_submitted_read_changed_and_run() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let asked = NewJob {
         payload: Bytes::from_static(b"{\"n\" : 1}"),
@@ -109,7 +108,7 @@ async fn a_job_is_submitted_read_changed_and_run() {
 
 #[tokio::test]
 async fn refusals_name_their_code_and_every_fault() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let refused = jobs.get(GetJobRequest { id: "../schedules".into() }).await.unwrap_err();
     assert_eq!((refused.code(), code(&refused)), (Code::NotFound, "job_not_found"));
@@ -129,7 +128,7 @@ async fn refusals_name_their_code_and_every_fault() {
 
 #[tokio::test]
 async fn a_stream_of_batches_is_answered_item_by_item() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let (say, mut said) = mpsc::channel::<SubmitBatch>(4);
     let words = futures_util::stream::poll_fn(move |context| said.poll_recv(context));
@@ -158,7 +157,7 @@ async fn a_stream_of_batches_is_answered_item_by_item() {
 
 #[tokio::test]
 async fn a_schedule_lives_its_life() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut schedules = SchedulesClient::new(server.channel().await);
     let spec = ScheduleSpec {
         name: "morning".into(),
@@ -225,7 +224,7 @@ async fn a_schedule_lives_its_life() {
 
 #[tokio::test]
 async fn a_preview_creates_nothing() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut schedules = SchedulesClient::new(server.channel().await);
     let preview = PreviewScheduleRequest {
         cron_expr: "30 2 * * *".into(),

@@ -6,10 +6,9 @@ mod grpc_harness;
 mod http_harness;
 
 use bytes::Bytes;
-use grpc_harness::{Server, subscribe};
+use grpc_harness::{Server, patient, subscribe};
 use tidewheel_api::proto::v1::jobs_client::JobsClient;
 use tidewheel_api::proto::v1::{GetJobRequest, NewJob, SubmitManyRequest, SubmitRequest};
-use tidewheel_server::engine::Config;
 use tonic::Request;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -36,7 +35,7 @@ fn traced<T>(message: T) -> Request<T> {
 
 #[tokio::test]
 async fn workers_are_told_the_trace_of_each_job() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut jobs = JobsClient::new(server.channel().await);
     let one = SubmitRequest { job: Some(job(b"0", "")) };
     let id = jobs.submit(traced(one)).await.unwrap().into_inner().id;

@@ -8,7 +8,7 @@ mod http_harness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grpc_harness::{Server, Worker, subscribe};
+use grpc_harness::{Server, Worker, patient, subscribe};
 use serde_json::json;
 use tidewheel_api::proto::v1::{
     Heartbeat, Heartbeats, Subscribe, WorkerMessage, server_message, worker_message,
@@ -28,7 +28,7 @@ const BEATS: usize = 2_000;
 
 #[tokio::test]
 async fn a_worker_that_sends_heartbeats_and_reads_nothing_is_held_up() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let first = worker_message::Message::Subscribe(subscribe("q", 0));
     let (mut hear, say) = Worker::open(server.channel().await, "default", first).await.unwrap();
     let beat = |n: usize| Heartbeat {
@@ -60,7 +60,7 @@ async fn a_worker_that_sends_heartbeats_and_reads_nothing_is_held_up() {
 
 #[tokio::test]
 async fn what_the_scheduler_has_not_heard_yet_takes_up_room() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let tenant = Tenant::new("default").unwrap();
     let subscription = Subscription {
         tenant: tenant.clone(),
@@ -86,7 +86,7 @@ async fn what_the_scheduler_has_not_heard_yet_takes_up_room() {
 #[tokio::test]
 async fn as_many_jobs_as_fit_of_types_that_nobody_takes_hold_up_no_other_type() {
     const LOT: usize = 200;
-    let server = Server::start(Config { lot_count_max: LOT, ..Config::default() }).await;
+    let server = Server::start(Config { lot_count_max: LOT, ..patient() }).await;
     for n in 1..LOT {
         server.api.submit(&json!({"type": "report", "queue": "q", "payload": n})).await;
     }
@@ -108,7 +108,7 @@ async fn as_many_jobs_as_fit_of_types_that_nobody_takes_hold_up_no_other_type() 
 
 #[tokio::test]
 async fn the_gauge_of_workers_tells_who_is_there() {
-    let server = Server::start(Config { worker_resume_ms: 60_000, ..Config::default() }).await;
+    let server = Server::start(Config { worker_resume_ms: 60_000, ..patient() }).await;
     let shows = async |state: &str, count: usize| {
         let line = format!("tidewheel_workers{{state=\"{state}\"}} {count}\n");
         let looking = async {

@@ -7,9 +7,11 @@ mod http_harness;
 
 use std::collections::BTreeSet;
 
-use grpc_harness::{Server, Worker, attempt, code, end, released, subscribe, succeeded};
+use grpc_harness::{Server, Worker, attempt, code, end, patient, released, subscribe, succeeded};
 use serde_json::json;
-use tidewheel_api::proto::v1::{LeasedJob, Resume, Subscribe, server_message};
+use tidewheel_api::proto::v1::{
+    Heartbeats, LeasedJob, Outcomes, Resume, Subscribe, server_message, worker_message,
+};
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::ServeLimits;
 use tonic::Code;
@@ -22,7 +24,7 @@ fn resuming(worker: &Worker, holding: &[&LeasedJob], credits: u32) -> Subscribe 
 
 #[tokio::test]
 async fn jobs_of_a_worker_that_went_away_return_and_count() {
-    let server = Server::start(Config { worker_resume_ms: 50, ..Config::default() }).await;
+    let server = Server::start(Config { worker_resume_ms: 50, ..patient() }).await;
     let mut gone = server.worker(subscribe("q", 1)).await;
     server.submit("q", 1).await;
     let first = gone.job().await;
@@ -46,7 +48,7 @@ async fn jobs_of_a_worker_that_went_away_return_and_count() {
 
 #[tokio::test]
 async fn a_worker_that_comes_back_goes_on_where_it_was() {
-    let server = Server::start(Config { worker_resume_ms: 600_000, ..Config::default() }).await;
+    let server = Server::start(Config { worker_resume_ms: 600_000, ..patient() }).await;
     let mut worker = server.worker(subscribe("q", 3)).await;
     server.submit("q", 3).await;
     let jobs = worker.jobs(3).await;
@@ -72,7 +74,7 @@ async fn a_worker_that_comes_back_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn a_session_goes_on_over_one_stream_only_and_only_for_its_tenant() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut old = server.worker(subscribe("q", 1)).await;
     server.submit("q", 1).await;
     let job = old.job().await;
@@ -90,21 +92,24 @@ async fn a_session_goes_on_over_one_stream_only_and_only_for_its_tenant() {
 
 #[tokio::test]
 async fn a_silent_worker_is_dead() {
-    let server = Server::start(Config { worker_dead_ms: 300, ..Config::default() }).await;
-    let mut silent = server.worker(subscribe("q", 1)).await;
+    let server = Server::start(Config { worker_dead_ms: 300, ..patient() }).await;
+    // Before it connects: it does not live long enough to wait for one.
     server.submit("q", 1).await;
+    let mut silent = server.worker(subscribe("q", 1)).await;
     let first = silent.job().await;
     let ended = silent.next().await.unwrap_err().unwrap();
     assert_eq!((ended.code(), code(&ended)), (Code::DeadlineExceeded, "request_timeout"));
-    let mut next = server.worker(subscribe("q", 1)).await;
-    let second = next.job().await;
-    assert_eq!((&second.id, second.attempt), (&first.id, 2));
-    assert_eq!(next.end(&second, succeeded()).await, "accepted");
+    // One that takes its job over HTTP may be silent.
+    let second = server.api.take_one("q").await;
+    assert_eq!((&second["id"], &second["attempt"]), (&json!(first.id), &json!(2)));
+    let outcome = json!({"token": second["token"], "status": "succeeded"});
+    let ended = server.api.post(&format!("/v1/jobs/{}/outcome", first.id), &outcome).await;
+    assert_eq!(ended.json()["state"], "succeeded", "{ended:?}");
 }
 
 #[tokio::test]
 async fn a_worker_with_empty_hands_may_be_silent_for_longer_but_not_with_a_job() {
-    let server = Server::start(Config { worker_dead_ms: 300, ..Config::default() }).await;
+    let server = Server::start(Config { worker_dead_ms: 300, ..patient() }).await;
     let idle_heartbeat = Some(prost_types::Duration { seconds: 5, nanos: 0 });
     let mut quiet = server.worker(Subscribe { idle_heartbeat, ..subscribe("quiet", 1) }).await;
     assert_eq!(quiet.welcome.idle_heartbeat_every.unwrap().seconds, 5);
@@ -116,14 +121,13 @@ async fn a_worker_with_empty_hands_may_be_silent_for_longer_but_not_with_a_job()
     let first = quiet.job().await;
     let ended = quiet.next().await.unwrap_err().unwrap();
     assert_eq!(code(&ended), "request_timeout");
-    let mut next = server.worker(subscribe("quiet", 1)).await;
-    let second = next.job().await;
-    assert_eq!((&second.id, second.attempt), (&first.id, 2));
+    let second = server.api.take_one("quiet").await;
+    assert_eq!((&second["id"], &second["attempt"]), (&json!(first.id), &json!(2)));
 }
 
 #[tokio::test]
 async fn a_job_that_brings_its_workers_down_ends_dead_and_its_queue_moves_on() {
-    let server = Server::start(Config { worker_resume_ms: 20, ..Config::default() }).await;
+    let server = Server::start(Config { worker_resume_ms: 20, ..patient() }).await;
     let poison = server.api.submit(&json!({"type": "t", "queue": "q", "max_attempts": 3})).await;
     for attempt in 1..=3 {
         let mut victim = server.worker(subscribe("q", 1)).await;
@@ -140,11 +144,23 @@ async fn a_job_that_brings_its_workers_down_ends_dead_and_its_queue_moves_on() {
     assert_eq!(next.job().await.id, healthy[0]);
 }
 
+/// The next thing said but wishes to take jobs back, which go on for as long as another worker has nothing to do.
+async fn said_besides(worker: &mut Worker) -> server_message::Message {
+    loop {
+        let said = worker.next().await.unwrap();
+        if !matches!(said, server_message::Message::TakeBack(_)) {
+            return said;
+        }
+    }
+}
+
 #[tokio::test]
 async fn jobs_that_lie_unstarted_are_taken_back_for_an_idle_worker() {
-    let server = Server::start(Config { worker_take_back_ms: 100, ..Config::default() }).await;
+    let server = Server::start(Config { worker_take_back_ms: 100, ..patient() }).await;
     let mut slow = server.worker(subscribe("q", 50)).await;
-    server.submit("q", 5).await;
+    // Together, so that they lie for the same time.
+    let five = json!(vec![json!({"type": "t", "queue": "q"}); 5]);
+    assert_eq!(server.api.post("/v1/jobs/batch", &five).await.status.as_u16(), 201);
     let jobs = slow.jobs(5).await;
     slow.started(&[&jobs[0]]).await;
     slow.nothing_comes().await;
@@ -156,19 +172,33 @@ async fn jobs_that_lie_unstarted_are_taken_back_for_an_idle_worker() {
     assert_eq!(asked.len(), 2, "half of the four that lie unstarted");
     assert!(asked.iter().all(|job| job.id != jobs[0].id));
     let back: Vec<&LeasedJob> = jobs.iter().filter(|job| asked.contains(&attempt(job))).collect();
-    let answers = slow.outcomes(back.iter().map(|job| end(job, released())).collect()).await;
-    assert!(answers.iter().all(|answer| answer.code == "accepted"), "{answers:?}");
+    let outcomes = Outcomes { jobs: back.iter().map(|job| end(job, released())).collect() };
+    slow.say(worker_message::Message::Outcomes(outcomes)).await;
+    let server_message::Message::OutcomeAnswers(answers) = said_besides(&mut slow).await else {
+        panic!("expected answers")
+    };
+    assert!(answers.jobs.iter().all(|answer| answer.code == "accepted"), "{answers:?}");
     let moved: BTreeSet<String> = idle.jobs(2).await.into_iter().map(|job| job.id).collect();
     assert_eq!(moved, back.iter().map(|job| job.id.clone()).collect());
-    // The other is busy now, so the rest stays.
+    // The other is busy now, so the rest stays, whatever was asked for before.
+    slow.say(worker_message::Message::Heartbeats(Heartbeats { jobs: Vec::new() })).await;
+    assert!(matches!(said_besides(&mut slow).await, server_message::Message::HeartbeatAnswers(_)));
     slow.nothing_comes().await;
 }
 
 #[tokio::test]
 async fn a_quiet_stream_is_not_an_idle_connection() {
     let limits = ServeLimits { idle_timeout: std::time::Duration::from_millis(50), ..ServeLimits::default() };
-    let server = Server::start_within(Config { worker_dead_ms: 1_000, ..Config::default() }, limits).await;
-    let mut quiet = server.worker(subscribe("q", 1)).await;
+    let server = Server::start_within(Config { worker_dead_ms: 1_000, ..patient() }, limits).await;
+    let standing = async {
+        loop {
+            // Before its stream stands, the connection is an idle one.
+            if let Ok(quiet) = Worker::connect(server.channel().await, "default", subscribe("q", 1)).await {
+                return quiet;
+            }
+        }
+    };
+    let mut quiet = tokio::time::timeout(std::time::Duration::from_secs(30), standing).await.unwrap();
     // What ends it is its silence, told as such, and not the end of the connection long before.
     let ended = quiet.next().await.unwrap_err().unwrap();
     assert_eq!((ended.code(), code(&ended)), (Code::DeadlineExceeded, "request_timeout"));
@@ -176,7 +206,7 @@ async fn a_quiet_stream_is_not_an_idle_connection() {
 
 #[tokio::test]
 async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
-    let server = Server::start(Config::default()).await;
+    let server = Server::start(patient()).await;
     let mut slow = server.worker(subscribe("q", 200)).await;
     let job = json!({"type": "t", "queue": "q", "payload": "x".repeat(60_000)});
     let mut ids = Vec::new();
@@ -198,7 +228,7 @@ async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
 
 #[tokio::test]
 async fn a_hundred_jobs_of_a_worker_that_went_away_are_all_given_to_another() {
-    let server = Server::start(Config { worker_resume_ms: 50, ..Config::default() }).await;
+    let server = Server::start(Config { worker_resume_ms: 50, ..patient() }).await;
     let mut gone = server.worker(subscribe("q", 100)).await;
     server.submit("q", 100).await;
     let mut held: Vec<String> = gone.jobs(100).await.into_iter().map(|job| job.id).collect();

@@ -214,7 +214,7 @@ async fn a_backfill_of_what_has_fired_fires_it_once_more_under_its_key() {
 async fn ranges_of_the_ledger_are_unfolded_page_by_page() {
     let api = Api::new().await;
     let id = create(&api, &json!({"cron_expr": "* * * * *", "queue": "q", "paused": true})).await;
-    let now = api.engine.clock().now();
+    let made_at = time(&api.get(&format!("/v1/schedules/{id}")).await.json()["created_at"]);
     let edit = async |at: Timestamp, command: ScheduleCommand| {
         let order = ScheduleOrder {
             tenant: Tenant::default(),
@@ -225,10 +225,10 @@ async fn ranges_of_the_ledger_are_unfolded_page_by_page() {
         };
         api.engine.store().edit_schedules(at, vec![order]).await.unwrap().pop().unwrap().unwrap();
     };
-    edit(now.plus_ms(3 * HOUR_MS), ScheduleCommand::Resume).await;
-    edit(now.plus_ms(3 * HOUR_MS + 1), ScheduleCommand::Trigger).await;
-    edit(now.plus_ms(3 * HOUR_MS + 2), ScheduleCommand::Pause).await;
-    edit(now.plus_ms(4 * HOUR_MS), ScheduleCommand::Resume).await;
+    edit(made_at.plus_ms(3 * HOUR_MS), ScheduleCommand::Resume).await;
+    edit(made_at.plus_ms(3 * HOUR_MS + 1), ScheduleCommand::Trigger).await;
+    edit(made_at.plus_ms(3 * HOUR_MS + 2), ScheduleCommand::Pause).await;
+    edit(made_at.plus_ms(4 * HOUR_MS), ScheduleCommand::Resume).await;
 
     for limit in [1_000, 60, 7] {
         let mut rows: Vec<Value> = Vec::new();
@@ -242,7 +242,7 @@ async fn ranges_of_the_ledger_are_unfolded_page_by_page() {
             rows.extend(items.iter().cloned());
             // What is decided meanwhile is newer, and not on any further page.
             if limit == 7 && rows.len() == 7 {
-                edit(now.plus_ms(4 * HOUR_MS + 1), ScheduleCommand::Trigger).await;
+                edit(made_at.plus_ms(4 * HOUR_MS + 1), ScheduleCommand::Trigger).await;
             }
             match page["next_cursor"].as_str() {
                 Some(cursor) => path = format!("/v1/schedules/{id}/firings?limit={limit}&cursor={cursor}"),

@@ -164,7 +164,8 @@ async fn many_idle_connections_do_not_keep_others_from_being_served() {
 
 #[tokio::test]
 async fn a_stop_lets_requests_end_and_closes_idle_connections() {
-    let server = start(ServeLimits::default()).await;
+    let limits = ServeLimits { drain_timeout: Duration::from_secs(600), ..ServeLimits::default() };
+    let server = start(limits).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     read_until(&mut idle, "\"ok\"").await;

@@ -9,6 +9,9 @@ use tidewheel_core::webhook::Secret;
 
 use http_harness::{Answer, Api};
 
+/// So many submissions in a row are not a second apart each.
+const TRIES_MAX: usize = 100;
+
 async fn put(api: &Api, tenant: &str, settings: &Value) -> Answer {
     let headers = [("content-type", "application/json")];
     api.call("PUT", &format!("/v1/tenants/{tenant}"), &headers, settings.to_string()).await
@@ -121,20 +124,21 @@ async fn whoever_submits_too_fast_is_told_when_to_come_back_and_others_go_on() {
     let api = Api::new().await;
     put(&api, "acme", &json!({"limits": {"submit_rate": 1, "submit_burst": 3}})).await;
     let acme = api.as_tenant("acme");
-    for _ in 0..3 {
-        acme.submit(&later()).await;
-    }
+    // A whole burst takes it, and it is paid off for longer than the rest takes on any machine.
+    let first = acme.post("/v1/jobs/batch", &json!(vec![later(); 100])).await;
+    assert_eq!(first.status.as_u16(), 201, "{first:?}");
     let refused = acme.post("/v1/jobs", &later()).await;
     refused.problem(429, "rate_limited");
-    assert_eq!(refused.header("retry-after"), "1");
+    let wait_s = |answer: &Answer| answer.header("retry-after").parse::<u32>().unwrap();
+    assert!((60..=98).contains(&wait_s(&refused)), "{}", wait_s(&refused));
     let batch = acme.post("/v1/jobs/batch", &json!([later(), later(), later()])).await;
     batch.problem(429, "rate_limited");
-    assert_eq!(batch.header("retry-after"), "3");
+    assert!((60..=100).contains(&wait_s(&batch)), "{}", wait_s(&batch));
     acme.post("/v1/jobs/batch?partial=true", &json!([later()])).await.problem(429, "rate_limited");
     let flat = json!({"schedule_type": "ONCE", "tenant_id": "acme", "job_name": "n", "job_type": "t",
         "run_at": "2027-06-01T00:00:00Z", "payload": {}});
     api.as_tenant("acme").post("/v1/jobs", &flat).await.problem(429, "rate_limited");
-    assert_eq!(acme.get("/v1/jobs/count").await.json()["count"], 3, "what was refused is not there");
+    assert_eq!(acme.get("/v1/jobs/count").await.json()["count"], 100, "what was refused is not there");
     api.submit(&later()).await;
     put(&api, "acme", &json!({})).await;
     acme.submit(&later()).await;
@@ -270,8 +274,15 @@ async fn triggers_and_backfills_count_as_submissions() {
     assert_eq!(answer.json()["count"], 2, "{answer:?}");
     trigger().await.problem(429, "too_many_waiting");
     put(&api, "default", &json!({"limits": {"submit_rate": 1, "submit_burst": 1}})).await;
-    assert_eq!(trigger().await.status.as_u16(), 201);
-    trigger().await.problem(429, "rate_limited");
+    let mut answer = trigger().await;
+    assert_eq!(answer.status.as_u16(), 201);
+    for _ in 0..TRIES_MAX {
+        // One more than a second later is in time.
+        if answer.status.as_u16() == 201 {
+            answer = trigger().await;
+        }
+    }
+    answer.problem(429, "rate_limited");
 }
 
 #[tokio::test]

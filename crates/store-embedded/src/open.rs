@@ -208,7 +208,7 @@ fn read_claims(
         let before = found.running.len();
         for claim in claims {
             if let Some(under_way) = resume(snapshot, shards, &claim, number)? {
-                found.running.push((JobTag::of(&under_way.job), under_way));
+                found.running.push((under_way.tag(), under_way));
             }
         }
         match found.running.len() - before {
@@ -247,7 +247,7 @@ fn resume(
             lease.renew(&mut job)
         }
     };
-    Ok(Some(UnderWay { job: Arc::new(job), claim: number, has_lease }))
+    Ok(Some(UnderWay::new(Arc::new(job), number, has_lease).without_payload()))
 }
 
 /// Walks all keys that begin with `prefix`.

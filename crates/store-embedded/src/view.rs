@@ -20,15 +20,57 @@ use crate::place::{JobTag, ScheduleKey};
 /// Jobs kept after a due read, so that claiming them reads nothing; by [`Job::size_bytes`].
 const RECENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 
+/// Payloads kept of attempts under way, so that their end reads nothing; beyond it they are read from disk again.
+/// Hardly any in a debug build, so that tests meet both.
+const PAYLOADS_BYTES_MAX: usize = if cfg!(debug_assertions) { 64 } else { 64 * 1024 * 1024 };
+
 /// An attempt under way.
 #[derive(Debug, Clone)]
 pub(crate) struct UnderWay {
-    /// The job as it is.
-    pub(crate) job: Arc<Job>,
+    job: Arc<Job>,
     /// Its record in `claims`.
     pub(crate) claim: u64,
     /// Whether `leases` has a record of it.
     pub(crate) has_lease: bool,
+    /// How large the payload is that the job has with it; none if it was left out.
+    payload_bytes: Option<usize>,
+}
+
+impl UnderWay {
+    pub(crate) fn new(job: Arc<Job>, claim: u64, has_lease: bool) -> Self {
+        let payload_bytes = Some(job.spec.payload.len());
+        Self { job, claim, has_lease, payload_bytes }
+    }
+
+    /// The same, to be kept without its payload.
+    pub(crate) fn without_payload(self) -> Self {
+        Self { job: Arc::new(self.job.without_payload()), payload_bytes: None, ..self }
+    }
+
+    /// Whose it is.
+    pub(crate) fn tag(&self) -> JobTag {
+        JobTag::of(&self.job)
+    }
+
+    /// Which attempt it is.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.job.status.attempt
+    }
+
+    /// The job as it is, if nothing is left out.
+    pub(crate) fn whole(&self) -> Option<&Arc<Job>> {
+        self.payload_bytes.map(|_| &self.job)
+    }
+
+    /// The job as it is; its record on disk has what may be left out here.
+    pub(crate) fn completed(&self, stored: &Job) -> Arc<Job> {
+        if self.whole().is_some() {
+            return Arc::clone(&self.job);
+        }
+        let mut job = Job::clone(&self.job);
+        Arc::make_mut(&mut job.spec).payload = stored.spec.payload.clone();
+        Arc::new(job)
+    }
 }
 
 /// What one commit changes here.
@@ -59,6 +101,8 @@ struct Inner {
     generation: u64,
     /// The bytes of this generation, and of the one before it.
     recent_bytes: [usize; 2],
+    /// Of attempts under way.
+    payloads_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -127,28 +171,26 @@ impl View {
         }
         for tag in published.ended {
             if !is_read {
-                inner.jobs.remove(&tag);
+                inner.remove(tag);
             } else if let Some(Entry::UnderWay(_, ended_at)) = inner.jobs.get_mut(&tag) {
                 *ended_at = Some(version);
                 inner.ended.push_back((version, tag));
             }
         }
         for (tag, under_way) in published.running {
-            if let Some(Entry::Recent(recent)) = inner.jobs.insert(tag, Entry::UnderWay(under_way, None)) {
-                inner.one_less_recent(&recent);
-            }
+            inner.begin_attempt(tag, under_way);
         }
         inner.sweep();
     }
 
-    /// The attempts under way.
+    /// The attempts under way, without their payloads.
     pub(crate) fn running(&self) -> Vec<Job> {
         let inner = self.lock();
         let mut jobs: Vec<_> = inner
             .jobs
             .values()
             .filter_map(|entry| match entry {
-                Entry::UnderWay(under_way, None) => Some(Job::clone(&under_way.job)),
+                Entry::UnderWay(under_way, None) => Some(under_way.job.without_payload()),
                 Entry::UnderWay(_, Some(_)) | Entry::Recent(..) => None,
             })
             .collect();
@@ -168,18 +210,18 @@ impl View {
     }
 
     /// The jobs of schedules whose first attempt is under way.
-    pub(crate) fn first_attempts(&self) -> FxHashMap<ScheduleKey, Vec<UnderWay>> {
+    pub(crate) fn first_attempts(&self) -> FxHashMap<ScheduleKey, Vec<JobId>> {
         let inner = self.lock();
         let mut found: FxHashMap<_, Vec<_>> = FxHashMap::default();
         let first = inner.jobs.values().filter_map(|entry| match entry {
-            Entry::UnderWay(under_way, None) if under_way.job.status.attempt == 1 => {
-                Some((under_way, under_way.job.spec.occurrence?))
+            Entry::UnderWay(under_way, None) if under_way.attempt() == 1 => {
+                Some((&under_way.job, under_way.job.spec.occurrence?))
             }
             Entry::UnderWay(..) | Entry::Recent(..) => None,
         });
-        for (under_way, occurrence) in first {
-            let key = ScheduleKey { tenant: under_way.job.tenant.clone(), id: occurrence.schedule_id };
-            found.entry(key).or_default().push(under_way.clone());
+        for (job, occurrence) in first {
+            let key = ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id };
+            found.entry(key).or_default().push(job.id);
         }
         found
     }
@@ -230,9 +272,8 @@ pub(crate) enum Known<'a> {
 
 impl Reading<'_> {
     /// The attempt under way that is newer than a stored record with `attempt` attempts.
-    pub(crate) fn under_way(&self, tag: JobTag, attempt: u32) -> Option<Arc<Job>> {
-        let inner = self.view.lock();
-        inner.under_way(tag, attempt).map(|under_way| Arc::clone(&under_way.job))
+    pub(crate) fn under_way(&self, tag: JobTag, attempt: u32) -> Option<UnderWay> {
+        self.view.lock().under_way(tag, attempt).cloned()
     }
 
     /// Whether there is such an attempt.
@@ -265,8 +306,33 @@ impl Inner {
     /// The attempt that is newer than a record with `attempt` attempts.
     fn under_way(&self, tag: JobTag, attempt: u32) -> Option<&UnderWay> {
         match self.jobs.get(&tag)? {
-            Entry::UnderWay(under_way, _) => Some(under_way).filter(|it| it.job.status.attempt > attempt),
+            Entry::UnderWay(under_way, _) => Some(under_way).filter(|it| it.attempt() > attempt),
             Entry::Recent(..) => None,
+        }
+    }
+
+    /// Takes note of an attempt; of its payload only if there is room.
+    fn begin_attempt(&mut self, tag: JobTag, mut under_way: UnderWay) {
+        let room = PAYLOADS_BYTES_MAX.saturating_sub(self.payloads_bytes);
+        if under_way.payload_bytes.is_some_and(|bytes| bytes > room) {
+            under_way = under_way.without_payload();
+        }
+        self.payloads_bytes += under_way.payload_bytes.unwrap_or(0);
+        let before = self.jobs.insert(tag, Entry::UnderWay(under_way, None));
+        self.let_go(before);
+    }
+
+    fn remove(&mut self, tag: JobTag) {
+        let gone = self.jobs.remove(&tag);
+        self.let_go(gone);
+    }
+
+    /// What is no longer kept takes no room.
+    fn let_go(&mut self, gone: Option<Entry>) {
+        match gone {
+            Some(Entry::UnderWay(gone, _)) => self.payloads_bytes -= gone.payload_bytes.unwrap_or(0),
+            Some(Entry::Recent(gone)) => self.one_less_recent(&gone),
+            None => {}
         }
     }
 
@@ -284,7 +350,7 @@ impl Inner {
                 bytes
             }
             hash_map::Entry::Occupied(mut place) => match place.get_mut() {
-                Entry::UnderWay(under_way, _) => return under_way.job.status.attempt <= job.status.attempt,
+                Entry::UnderWay(under_way, _) => return under_way.attempt() <= job.status.attempt,
                 Entry::Recent(old) => {
                     if !is_fresh {
                         return true;
@@ -320,9 +386,9 @@ impl Inner {
     fn forget_recent(&mut self, tag: JobTag) {
         if let hash_map::Entry::Occupied(place) = self.jobs.entry(tag)
             && let Entry::Recent(..) = place.get()
-            && let Entry::Recent(recent) = place.remove()
         {
-            self.one_less_recent(&recent);
+            let gone = place.remove();
+            self.let_go(Some(gone));
         }
     }
 
@@ -338,7 +404,7 @@ impl Inner {
             let Some((version, tag)) = self.ended.pop_front() else { break };
             if matches!(self.jobs.get(&tag), Some(Entry::UnderWay(_, Some(ended_at))) if *ended_at == version)
             {
-                self.jobs.remove(&tag);
+                self.remove(tag);
             }
         }
         while self.changed_order.front().is_some_and(|(version, _)| *version <= oldest) {

@@ -45,6 +45,9 @@ pub(crate) struct Connections {
     /// One for each report that may be under way.
     reports: Semaphore,
     call: Duration,
+    lease_call: Duration,
+    /// How long whoever makes or drops a partition waits for a lock.
+    pub(crate) partition_lock: Duration,
     is_closed: AtomicBool,
     /// Why it takes no writes.
     trouble: Mutex<Option<Error>>,
@@ -60,9 +63,6 @@ const PLANNING: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enab
 
 /// Between two signs of life that are asked of a silent server; the system's own interval is over a minute.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-/// How long what keeps leases may take. A connection that hangs must leave time to try another before the node stops to
-/// trust its leases.
-const LEASE_CALL: Duration = Duration::from_secs(4);
 
 /// The configuration of all connections, and their TLS where the URL asks for it.
 pub(crate) fn config_of(options: &Options) -> Result<(Config, MakeRustlsConnect), Error> {
@@ -108,6 +108,8 @@ impl Connections {
             reports: Semaphore::new(options.scheduler_connections.saturating_sub(UNREPORTED_COUNT).max(1)),
             hosts,
             call: options.call,
+            lease_call: options.lease_call.min(options.call),
+            partition_lock: options.partition_lock,
             is_closed: AtomicBool::new(false),
             trouble: Mutex::new(None),
             troubled: Notify::new(),
@@ -151,7 +153,7 @@ impl Connections {
         &self,
         work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> Result<T, Error> {
-        self.bounded_by(LEASE_CALL.min(self.call), work).await
+        self.bounded_by(self.lease_call, work).await
     }
 
     /// Bounds what is done by itself; that it failed says nothing about others.

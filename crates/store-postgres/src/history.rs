@@ -11,7 +11,7 @@ use tidewheel_store::Error;
 
 use crate::connections::Lane;
 use crate::fault::Trouble;
-use crate::partitions::{SETTINGS, days, lock};
+use crate::partitions::{begin, days, lock};
 use crate::recall::HISTORY_MS_MIN;
 use crate::sql;
 use crate::store::{Database, PostgresStore, plain};
@@ -149,7 +149,7 @@ impl Database {
             if self.kept_days().get(&key).is_some_and(|last| now.since_ms(*last) < DAY_MS) {
                 continue;
             }
-            let transaction = self.connections.begin(Lane::Scheduler).await?;
+            let transaction = begin(&self.connections).await?;
             let outcome = drop_day(transaction.client()?, day, before, moved_count_max).await;
             dropped += match transaction.end(outcome).await? {
                 Some(count) => count,
@@ -161,7 +161,7 @@ impl Database {
             };
         }
         loop {
-            let transaction = self.connections.begin(Lane::Scheduler).await?;
+            let transaction = begin(&self.connections).await?;
             let outcome = drop_rows(transaction.client()?, before).await;
             let (count, is_last) = transaction.end(outcome).await?;
             dropped += count;
@@ -179,7 +179,7 @@ impl Database {
         tracing::info!(day, "much outlives a day; what is old in it is taken out by the row");
         let (mut dropped, mut after): (u64, Place) = (0, (String::new(), Uid([0; 16])));
         loop {
-            let transaction = self.connections.begin(Lane::Scheduler).await?;
+            let transaction = begin(&self.connections).await?;
             let outcome = empty_some(transaction.client()?, day, before, &after).await;
             let (count, next) = transaction.end(outcome).await?;
             dropped += count;
@@ -193,7 +193,6 @@ impl Database {
 
 /// Takes out what no dropped day takes along; says how many jobs went, and whether there are no more.
 async fn drop_rows(client: &ClientWrapper, before: Timestamp) -> Result<(u64, bool), Trouble> {
-    client.batch_execute(SETTINGS).await?;
     client.execute(sql::DROP_LEDGER, &[&before.as_ms()]).await?;
     let row = client.query_one(sql::DROP_OLD, &[&before.as_ms(), &DROP_COUNT]).await?;
     let is_last = row.try_get::<_, i64>(1)? == 0;

@@ -41,8 +41,9 @@ const _: () = assert!(MIGRATIONS.len() == 4, "and SCHEMA_NUMBER is the last");
 /// The first schema in which a database says what it is among others.
 pub(crate) const SEATS_SINCE: i32 = 3;
 
-/// Held while the schema is looked at and changed, so that nodes that start together do it one after the other.
-const MIGRATION_LOCK: i64 = 0x7469_6465_7768_6565;
+/// Held while a schema is looked at and changed, so that nodes that start together do it one after the other. By the name it
+/// is given: it may not be there yet.
+const LOCK: &str = "SELECT pg_advisory_lock(1953064049, hashtext($1))";
 
 /// Why a database cannot be brought, or used, as it is.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +114,7 @@ async fn found(client: &Client, options: &Options) -> Result<i32, MigrateError> 
 /// When the database refuses, or has a schema that this program does not know.
 pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, MigrateError> {
     let client = connect(options).await?;
-    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
+    client.execute(LOCK, &[&options.schema]).await?;
     let from = found(&client, options).await?;
     if from > SCHEMA_NUMBER {
         return Err(MigrateError::Newer { found: from });

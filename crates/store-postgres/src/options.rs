@@ -17,6 +17,11 @@ pub const CONNECT_DEFAULT: Duration = Duration::from_secs(5);
 pub const STATEMENT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long a call may take in all; a database that hangs answers nothing, not even that it took too long.
 pub const CALL_DEFAULT: Duration = Duration::from_secs(15);
+/// How long what keeps leases may take. A connection that hangs must leave time to try another before the node stops to
+/// trust its leases.
+const LEASE_CALL_DEFAULT: Duration = Duration::from_secs(4);
+/// How long whoever makes or drops a partition waits for a lock: others wait behind it meanwhile.
+const PARTITION_LOCK_DEFAULT: Duration = Duration::from_secs(3);
 /// Longer than a machine that has much else to do takes for nothing, and well within a lease.
 const SILENCE_DEFAULT: Duration = Duration::from_secs(5);
 /// The schema the tables stand in.
@@ -41,6 +46,10 @@ pub struct Options {
     pub statement: Duration,
     /// How long a call may take in all.
     pub call: Duration,
+    /// How long a call that keeps leases may take, if that is less.
+    pub lease_call: Duration,
+    /// How long whoever makes or drops a partition waits for a lock.
+    pub partition_lock: Duration,
     /// How long one of several databases may take to say that it is there, before it counts as away.
     pub silence: Duration,
     /// Whether partitions are made ahead by itself; without, everything is kept in the default ones.
@@ -66,6 +75,8 @@ impl Options {
             connect: CONNECT_DEFAULT,
             statement: STATEMENT_DEFAULT,
             call: CALL_DEFAULT,
+            lease_call: LEASE_CALL_DEFAULT,
+            partition_lock: PARTITION_LOCK_DEFAULT,
             silence: SILENCE_DEFAULT,
             makes_partitions: true,
             zones: None,

@@ -7,19 +7,18 @@ use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Error;
 
-use crate::connections::{Connections, Lane};
+use crate::connections::{Connections, Lane, Transaction};
 use crate::fault::Trouble;
 use crate::store::{PostgresStore, plain};
 
 /// Days made ahead.
 const DAYS_AHEAD_COUNT: i64 = 7;
-/// Held by whoever makes or drops partitions.
-const PARTITION_LOCK: i64 = 0x7469_6465_7061_7274;
+/// Held by whoever makes or drops partitions of this schema.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1953064048, hashtext(current_schema()))";
 
-/// For statements that go through whole partitions; and none of them keeps others waiting for long.
-pub(crate) const SETTINGS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '3s'; \
-    SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_bitmapscan = on; \
-    SET LOCAL plan_cache_mode = auto";
+/// For statements that go through whole partitions.
+const SETTINGS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL enable_seqscan = on; \
+    SET LOCAL enable_hashjoin = on; SET LOCAL enable_bitmapscan = on; SET LOCAL plan_cache_mode = auto";
 
 /// What is partitioned, and by what.
 const TABLES: [(&str, &str); 3] = [("jobs", "run_at"), ("events", "run_at"), ("ledger", "decided_at")];
@@ -41,10 +40,18 @@ pub(crate) async fn days(client: &ClientWrapper) -> Result<Vec<i64>, Trouble> {
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
+/// A transaction for statements that go through whole partitions; and none of them keeps others waiting for long.
+pub(crate) async fn begin(connections: &Connections) -> Result<Transaction<'_>, Trouble> {
+    let transaction = connections.begin(Lane::Scheduler).await?;
+    let lock_ms = connections.partition_lock.as_millis();
+    let settings = format!("{SETTINGS}; SET LOCAL lock_timeout = {lock_ms}");
+    transaction.client()?.batch_execute(&settings).await?;
+    Ok(transaction)
+}
+
 /// Lets one node at a time through.
 pub(crate) async fn lock(client: &ClientWrapper) -> Result<(), Trouble> {
-    client.batch_execute(SETTINGS).await?;
-    client.execute("SELECT pg_advisory_xact_lock($1)", &[&PARTITION_LOCK]).await?;
+    client.batch_execute(LOCK).await?;
     Ok(())
 }
 
@@ -55,7 +62,7 @@ pub(crate) async fn make_ahead(connections: &Connections, now: Timestamp) -> Res
     let made = days(&*connections.get(Lane::Scheduler).await?).await?;
     for day in (today - 1..=today + DAYS_AHEAD_COUNT).filter(|day| !made.contains(day)) {
         for partitioned in TABLES.into_iter().rev() {
-            let transaction = connections.begin(Lane::Scheduler).await?;
+            let transaction = begin(connections).await?;
             let outcome = make(transaction.client()?, partitioned, day).await;
             transaction.end(outcome).await?;
         }

@@ -312,7 +312,7 @@ pub trait Store: Schedules + Documents + Audit {
     /// not there. Reads nothing beyond the page.
     async fn due(&self, due: Due) -> Result<DuePage, Error>;
 
-    /// Jobs with an attempt under way, of all shards.
+    /// Jobs with an attempt under way, of all shards, without their payloads.
     ///
     /// # Contract
     /// Reads what is running, not what is waiting.

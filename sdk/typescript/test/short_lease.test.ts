@@ -6,9 +6,12 @@ import { Client, Worker, type WorkerEvent } from "tidewheel";
 import { eventually } from "./eventually.js";
 import { stub, type Answer, type Asked } from "./stub.js";
 import { takenAnswer } from "./taken.js";
+import { undisturbed } from "./undisturbed.js";
 
-/** Shorter than a request for jobs waits, and long enough for a slow machine. */
+/** Shorter than a request for jobs waits, and long enough for most machines. */
 const LEASE_MS = 3_000;
+/** A few times as much, and a heartbeat may come too late. */
+const HELD_UP_MS = LEASE_MS / 10;
 
 /** A worker with such a lease whose only job ends when `isDone` says so. */
 function start(url: string, isDone: () => boolean, leaseMs = LEASE_MS) {
@@ -35,44 +38,55 @@ function start(url: string, isDone: () => boolean, leaseMs = LEASE_MS) {
 const isBeat = ({ path }: Asked) => path.endsWith("/heartbeat");
 const never = new Promise<Answer>(() => undefined);
 
-describe("short leases", () => {
-  test("a job that a request waited for longer than a lease runs once, with heartbeats", async () => {
-    let takes = 0;
-    const server = await stub(async ({ path }) => {
-      if (!path.endsWith("/take")) return { status: 200, body: { state: "running", attempt: 1 } };
-      takes += 1;
-      if (takes > 1) return never;
-      await sleep(1.5 * LEASE_MS);
-      return takenAnswer([{ id: "job_1", token: 7 }]);
-    });
-    // It runs for longer than a lease.
-    const { events, stop } = start(server.url, () => server.asked.filter(isBeat).length >= 4);
-    const settled = await eventually("the end", () => events.find(({ kind }) => kind === "settled"));
-    assert.ok(settled);
-    await stop();
-    assert.deepEqual(events.map(({ kind }) => kind), ["started", "reported", "settled"]);
-    const outcomes = server.asked.filter(({ path }) => path.endsWith("/outcome"));
-    assert.deepEqual(outcomes.map(({ body }) => body), [{ token: 7, status: "succeeded", result: "done" }]);
-    assert.ok(server.asked.filter(isBeat).every(({ body }) => (body as { extend: number }).extend === LEASE_MS / 1_000));
-    await server.close();
+/** A job that a request waited for longer than a lease. */
+async function comesLate(): Promise<void> {
+  let takes = 0;
+  const server = await stub(async ({ path }) => {
+    if (!path.endsWith("/take")) return { status: 200, body: { state: "running", attempt: 1 } };
+    takes += 1;
+    if (takes > 1) return never;
+    await sleep(1.5 * LEASE_MS);
+    return takenAnswer([{ id: "job_1", token: 7 }]);
   });
-
-  test("a heartbeat that is not answered leaves time for another one", async () => {
-    let takes = 0;
-    let beats = 0;
-    const server = await stub(({ path }) => {
-      if (isBeat({ path } as Asked)) {
-        beats += 1;
-        return beats === 1 ? never : { status: 200, body: { state: "running", attempt: 1 } };
-      }
-      if (!path.endsWith("/take")) return { status: 200, body: {} };
-      takes += 1;
-      return takes === 1 ? takenAnswer([{ id: "job_1", token: 7 }]) : never;
-    });
-    const { events, stop } = start(server.url, () => beats >= 3, 2 * LEASE_MS);
+  // It runs for longer than a lease.
+  const { events, stop } = start(server.url, () => server.asked.filter(isBeat).length >= 4);
+  try {
     await eventually("the end", () => events.some(({ kind }) => kind === "settled"));
+  } finally {
     await stop();
-    assert.deepEqual(events.map(({ kind }) => kind), ["started", "reported", "settled"]);
     await server.close();
+  }
+  assert.deepEqual(events.map(({ kind }) => kind), ["started", "reported", "settled"]);
+  const outcomes = server.asked.filter(({ path }) => path.endsWith("/outcome"));
+  assert.deepEqual(outcomes.map(({ body }) => body), [{ token: 7, status: "succeeded", result: "done" }]);
+  assert.ok(server.asked.filter(isBeat).every(({ body }) => (body as { extend: number }).extend === LEASE_MS / 1_000));
+}
+
+/** A job whose first heartbeat is not answered. */
+async function losesOneBeat(): Promise<void> {
+  let takes = 0;
+  let beats = 0;
+  const server = await stub(({ path }) => {
+    if (isBeat({ path } as Asked)) {
+      beats += 1;
+      return beats === 1 ? never : { status: 200, body: { state: "running", attempt: 1 } };
+    }
+    if (!path.endsWith("/take")) return { status: 200, body: {} };
+    takes += 1;
+    return takes === 1 ? takenAnswer([{ id: "job_1", token: 7 }]) : never;
   });
+  const { events, stop } = start(server.url, () => beats >= 3, 2 * LEASE_MS);
+  try {
+    await eventually("the end", () => events.some(({ kind }) => kind === "settled"));
+  } finally {
+    await stop();
+    await server.close();
+  }
+  assert.deepEqual(events.map(({ kind }) => kind), ["started", "reported", "settled"]);
+}
+
+describe("short leases", () => {
+  test("a job that a request waited for longer than a lease runs once, with heartbeats", () => undisturbed(HELD_UP_MS, comesLate));
+
+  test("a heartbeat that is not answered leaves time for another one", () => undisturbed(HELD_UP_MS, losesOneBeat));
 });

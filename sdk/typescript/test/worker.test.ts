@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   Cancelled,
   Fail,
@@ -149,18 +150,25 @@ describe("worker", () => {
     await stop();
   });
 
-  test("heartbeats keep a job for longer than its lease, and progress is seen", async () => {
-    const { submit, stop } = start({ lease: "3s" }, (worker) =>
+  test("progress is seen, and extends the lease", async () => {
+    let released = false;
+    const { submit, stop } = start({ lease: "30s" }, (worker) =>
       worker.handler("t", async (_, { progress, signal }) => {
-        await progress({ done_part: 0.5 });
-        await new Promise((resolve) => setTimeout(resolve, 4_000));
-        signal.throwIfAborted();
+        while (!released) {
+          await progress({ done_part: 0.5 });
+          await sleep(200, undefined, { signal });
+        }
         return "kept";
       }),
     );
     const id = await submit({});
-    await eventually("progress", async () => (await client.get(id)).progress !== null);
-    assert.deepEqual((await client.get(id)).progress, { done_part: 0.5 });
+    const first = Date.parse((await waitFor(client, id, ["running"])).leaseUntil ?? "");
+    const extended = await eventually("a longer lease", async () => {
+      const job = await client.get(id);
+      return Date.parse(job.leaseUntil ?? "") > first + 500 && job;
+    });
+    assert.deepEqual(extended.progress, { done_part: 0.5 });
+    released = true;
     const job = await waitFor(client, id);
     assert.deepEqual([job.state, job.result, job.attempt], ["succeeded", "kept", 1]);
     await stop();
@@ -181,10 +189,14 @@ describe("worker", () => {
   });
 
   test("a cancel reaches the handler", async () => {
-    const { submit, stop, events } = start({ lease: "3s" }, (worker) =>
-      worker.handler("t", (_, { signal }) => new Promise((_resolve, reject) => {
-        signal.addEventListener("abort", () => { reject(signal.reason as Error); });
-      })),
+    const { submit, stop, events } = start({ lease: "30s" }, (worker) =>
+      worker.handler("t", async (_, { progress, signal }) => {
+        for (;;) {
+          // The next one after the cancel is refused.
+          await progress("at it");
+          await sleep(200, undefined, { signal });
+        }
+      }),
     );
     const id = await submit({});
     await waitFor(client, id, ["running"]);

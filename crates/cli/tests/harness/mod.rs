@@ -26,6 +26,9 @@ use serde_json::Value;
 pub(crate) const TIDEWHEEL: &str = env!("CARGO_BIN_EXE_tidewheel");
 /// How long anything may take before the test gives up. Generous: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What a server says that ended because its database was too slow for it. A supervisor would start it again.
+const DATABASE_WAS_SLOW: [&str; 4] =
+    ["did not answer within", "does not answer", "to the database are busy", "the database took too long"];
 
 /// A server process on a free port.
 pub(crate) struct Server {
@@ -40,6 +43,20 @@ impl Server {
     }
 
     pub(crate) fn start_with(data: &Path, flags: &[&str]) -> Self {
+        let started = std::time::Instant::now();
+        loop {
+            let said = match Self::try_start(data, flags) {
+                Ok(server) => return server,
+                Err(said) => said,
+            };
+            let is_passing =
+                said.last().is_some_and(|line| DATABASE_WAS_SLOW.iter().any(|part| line.contains(*part)));
+            assert!(is_passing && started.elapsed() < PATIENCE, "the server did not start: {said:#?}");
+        }
+    }
+
+    /// What it said, if it does not come up.
+    fn try_start(data: &Path, flags: &[&str]) -> Result<Self, Vec<String>> {
         let mut child = Command::new(TIDEWHEEL)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
@@ -56,15 +73,19 @@ impl Server {
         });
         let mut said = Vec::new();
         let address = loop {
-            let line =
-                log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the server did not start: {said:#?}"));
+            let Ok(line) = log.recv_timeout(PATIENCE) else {
+                // Only this test's own child; an error means it is gone already.
+                child.kill().ok();
+                child.wait().ok();
+                return Err(said);
+            };
             if let Some((_, rest)) = line.split_once("listening on http") {
                 let rest = rest.trim_start_matches("s://").trim_start_matches("://");
                 break rest.split([' ', ',']).next().unwrap().parse().unwrap();
             }
             said.push(line);
         };
-        Self { child, address, log }
+        Ok(Self { child, address, log })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -97,7 +118,7 @@ impl Server {
     }
 
     pub(crate) fn get(&self, path: &str) -> Value {
-        let answer = self.request("GET", path, "");
+        let answer = until_served(path, || self.request("GET", path, ""));
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
     }
@@ -151,6 +172,12 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(started.elapsed() < PATIENCE, "gave up waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Asks again while the database is too slow for the server, as a careful client does. What is answered with 503 may
+/// have taken effect.
+pub(crate) fn until_served(what: &str, mut ask: impl FnMut() -> Answer) -> Answer {
+    until(what, || Some(ask()).filter(|answer| answer.status != 503))
 }
 
 /// An HTTP answer.

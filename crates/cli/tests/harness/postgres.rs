@@ -24,8 +24,7 @@ impl Postgres {
             // PostgreSQL refuses to run as root.
             run(Command::new("chown").arg("postgres").arg(folder.path()));
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let postgres = Self { folder, programs, port };
+        let mut postgres = Self { folder, programs, port: 0 };
         let data = postgres.data();
         run(postgres.program("initdb").arg("-D").arg(&data).args([
             "-U",
@@ -37,6 +36,8 @@ impl Postgres {
             "--locale=C",
             "--no-sync",
         ]));
+        // Not before: what comes first takes seconds, in which somebody else could get it.
+        postgres.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         postgres.begin();
         postgres
     }

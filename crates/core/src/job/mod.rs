@@ -366,6 +366,16 @@ impl Job {
         Self { id, tenant, spec: Arc::new(spec), status: Status::scheduled(id.run_at()) }
     }
 
+    /// The same job without its payload, for those who keep many.
+    #[must_use]
+    pub fn without_payload(&self) -> Self {
+        let mut job = self.clone();
+        if !job.spec.payload.is_empty() {
+            job.spec = Arc::new(Spec { payload: Bytes::new(), ..Spec::clone(&job.spec) });
+        }
+        job
+    }
+
     /// The instant it is armed for, while it waits for one.
     #[must_use]
     pub const fn armed_at(&self) -> Option<Timestamp> {

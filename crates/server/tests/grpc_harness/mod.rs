@@ -27,6 +27,14 @@ use crate::http_harness::Api;
 /// Longer than anything waited for takes; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Longer than any test takes.
+const LONG_MS: i64 = 3_600_000;
+
+/// For workers that say only what a test tells them to: however slow the machine is, their silence does not count.
+pub(crate) fn patient() -> Config {
+    Config { worker_dead_ms: LONG_MS, worker_take_back_ms: LONG_MS, ..Config::default() }
+}
+
 pub(crate) struct Server {
     pub(crate) api: Api,
     pub(crate) address: SocketAddr,

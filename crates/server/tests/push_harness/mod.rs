@@ -32,6 +32,8 @@ pub(crate) const NOW: Timestamp = Timestamp::from_ms(784_111_777_000);
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
+    /// Requests read by a target that does not answer in full.
+    asked: Arc<AtomicUsize>,
     pub(crate) events: mpsc::UnboundedReceiver<String>,
 }
 
@@ -53,7 +55,7 @@ impl Target {
                 tokio::spawn(handle(stream, sender.clone()));
             }
         });
-        Self { address, connections, events }
+        Self { address, connections, asked: Arc::default(), events }
     }
 
     /// Answers every request on a connection with the same bytes, and tells the request.
@@ -75,9 +77,8 @@ impl Target {
 
     /// Answers one request with `first`, then sends `more` again and again until the client goes away, and tells so.
     pub(crate) async fn endless(first: &'static [u8], more: &'static [u8], pace: Option<Duration>) -> Self {
-        Self::start(move |mut stream, seen| async move {
-            read_request(&mut stream).await.unwrap();
-            stream.write_all(first).await.unwrap();
+        Self::once_asked(move |mut stream, seen| async move {
+            stream.write_all(first).await.ok();
             let mut ticks = pace.map(tokio::time::interval);
             while stream.write_all(more).await.is_ok() {
                 if let Some(ticks) = &mut ticks {
@@ -91,13 +92,33 @@ impl Target {
 
     /// Answers one request with `first`, then neither says nor closes anything until the client goes away, and tells so.
     pub(crate) async fn hanging_after(first: &'static [u8]) -> Self {
-        Self::start(move |mut stream, seen| async move {
-            read_request(&mut stream).await.unwrap();
-            stream.write_all(first).await.unwrap();
+        Self::once_asked(move |mut stream, seen| async move {
+            stream.write_all(first).await.ok();
             until_closed(&mut stream).await;
             seen.send("gone".to_owned()).ok();
         })
         .await
+    }
+
+    /// `handle` gets each connection after its first request; a client in a hurry may be gone by then.
+    async fn once_asked<F, Fut>(handle: F) -> Self
+    where
+        F: Fn(TcpStream, mpsc::UnboundedSender<String>) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let target = Self::start(move |mut stream, seen| {
+            let (counted, handle) = (Arc::clone(&counted), handle.clone());
+            async move {
+                if read_request(&mut stream).await.is_some() {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    handle(stream, seen).await;
+                }
+            }
+        })
+        .await;
+        Self { asked, ..target }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -163,9 +184,16 @@ pub(crate) async fn push(target: &Target) -> PushReport {
     pusher().push(request(&target.url(), PATIENCE)).await
 }
 
-/// For targets that must be given up on.
+/// For targets that must be given up on. Pushed again where the deadline passed before the target read the request.
 pub(crate) async fn push_in_vain(target: &Target) -> PushReport {
-    let report = pusher().push(request(&target.url(), DEADLINE)).await;
-    assert_eq!((report.verdict, report.status), (RETRY, None), "{}", report.excerpt);
-    report
+    let pushing = async {
+        loop {
+            let report = pusher().push(request(&target.url(), DEADLINE)).await;
+            assert_eq!((report.verdict, report.status), (RETRY, None), "{}", report.excerpt);
+            if target.asked.load(Ordering::SeqCst) > 0 {
+                return report;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, pushing).await.expect("the target was never asked")
 }

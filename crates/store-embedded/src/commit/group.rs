@@ -95,14 +95,11 @@ impl Slot {
         }
     }
 
-    pub(super) fn stored(key: JobKey, job: Arc<Job>) -> Self {
+    /// A job as it is, with the attempt that is under way.
+    pub(super) fn stored(key: JobKey, job: Arc<Job>, under_way: Option<&UnderWay>) -> Self {
         let start = Some((job.status.state, Place::of(&job)));
-        Self { start, job: Some(job), ..Self::absent(key) }
-    }
-
-    pub(super) fn under_way(key: JobKey, under_way: UnderWay) -> Self {
-        let attempt = Some((under_way.job.status.attempt, under_way.claim, under_way.has_lease));
-        Self { attempt, ..Self::stored(key, under_way.job) }
+        let attempt = under_way.map(|it| (it.attempt(), it.claim, it.has_lease));
+        Self { start, attempt, job: Some(job), ..Self::absent(key) }
     }
 }
 
@@ -117,7 +114,7 @@ pub(crate) struct Group {
     moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
     /// First attempts under way before the group, by schedule; those that are in a slot by now may be missing.
-    first_attempts: Option<FxHashMap<ScheduleKey, Vec<UnderWay>>>,
+    first_attempts: Option<FxHashMap<ScheduleKey, Vec<JobId>>>,
     pub(super) documents: DocumentChanges,
     /// What was asked for, for the audit trail.
     pub(super) acts: Vec<NewAct>,
@@ -267,13 +264,10 @@ impl Group {
         }
     }
 
-    /// Takes in the attempts under way of a schedule whose records may be lean.
-    pub(super) fn add_first_attempts(&mut self, view: &View, of: &ScheduleKey) {
+    /// The attempts under way of a schedule whose records may be lean; told once.
+    pub(super) fn take_first_attempts(&mut self, view: &View, of: &ScheduleKey) -> Vec<JobId> {
         let attempts = self.first_attempts.get_or_insert_with(|| view.first_attempts());
-        for under_way in attempts.remove(of).unwrap_or_default() {
-            let key = JobKey::of(&under_way.job);
-            self.find_or_add(key.tag(), || Slot::under_way(key, under_way));
-        }
+        attempts.remove(of).unwrap_or_default()
     }
 
     /// Writes in full what leaves it to its schedule what it asks for, where that is not what the schedule has now.

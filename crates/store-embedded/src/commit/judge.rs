@@ -169,19 +169,21 @@ impl Committer {
             jobs.zip(&mut slots).map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot)));
         self.disk.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
             let key = || JobKey { id, tenant: tenant.clone() };
-            *slot = match known {
-                Known::UnderWay(under_way) => {
-                    group.find_or_add(tag, || Slot::under_way(key(), under_way.clone()))
-                }
-                Known::Waiting(job) => group.find_or_add(tag, || Slot::stored(key(), Arc::clone(job))),
-                Known::Nothing => match group.find(tag) {
+            let (job, under_way) = match known {
+                Known::UnderWay(under_way) => (under_way.whole(), Some(under_way)),
+                Known::Waiting(job) => (Some(job), None),
+                Known::Nothing => (None, None),
+            };
+            *slot = match job {
+                Some(job) => group.find_or_add(tag, || Slot::stored(key(), Arc::clone(job), under_way)),
+                None => match group.find(tag) {
                     Some(known) => known,
-                    None => return on_disk.push((key(), slot)),
+                    None => return on_disk.push((key(), under_way.cloned(), slot)),
                 },
             };
         });
         let days = self.disk.shared.days();
-        for (key, slot) in on_disk {
+        for (key, under_way, slot) in on_disk {
             if let Some(known) = group.find(key.tag()) {
                 *slot = known;
                 continue;
@@ -192,9 +194,13 @@ impl Committer {
                 &days,
                 &key,
             )?;
-            *slot = group.add(match job {
-                Some(job) => Slot::stored(key, Arc::new(job)),
-                None => Slot::absent(key),
+            *slot = group.add(match (job, under_way) {
+                (Some(stored), Some(under_way)) => {
+                    Slot::stored(key, under_way.completed(&stored), Some(&under_way))
+                }
+                (Some(stored), None) => Slot::stored(key, Arc::new(stored), None),
+                (None, Some(_)) => return Err(Error::Corrupt(format!("{} runs, and has no record", key.id))),
+                (None, None) => Slot::absent(key),
             });
         }
         Ok(slots)

@@ -240,7 +240,8 @@ impl Desk<'_> {
         }
         let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
         self.committer.settle();
-        self.group.add_first_attempts(&self.committer.disk.shared.view, &key);
+        let attempts = self.group.take_first_attempts(&self.committer.disk.shared.view, &key);
+        self.committer.load(self.group, attempts.iter().map(|id| (tenant, *id)))?;
         self.group.plans.note_redefined(key);
         Ok(())
     }

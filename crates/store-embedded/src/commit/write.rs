@@ -137,7 +137,7 @@ impl Committer {
             }
         };
         let has_lease = had_lease || slot.lease_changed;
-        plan.writes.published.running.push((slot.key.tag(), UnderWay { job, claim, has_lease }));
+        plan.writes.published.running.push((slot.key.tag(), UnderWay::new(job, claim, has_lease)));
         Ok(())
     }
 

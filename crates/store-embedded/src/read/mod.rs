@@ -69,7 +69,10 @@ impl<'a> Reader<'a> {
 
     /// The job as it is running, if it is, or else as it was read.
     fn running_or(&self, tag: JobTag, job: Job) -> Job {
-        self.reading.under_way(tag, job.status.attempt).map_or(job, Arc::unwrap_or_clone)
+        match self.reading.under_way(tag, job.status.attempt) {
+            Some(under_way) => Arc::unwrap_or_clone(under_way.completed(&job)),
+            None => job,
+        }
     }
 
     pub(crate) fn find_key(

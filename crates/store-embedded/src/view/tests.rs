@@ -6,7 +6,7 @@ use crate::bare::sample;
 fn running(job: &Job) -> UnderWay {
     let claim = Command::Claim { epoch: 1, worker: "w".into(), lease_ms: 5_000, detached: false };
     match transition(job, &claim, job.id.run_at()) {
-        Ok(Change::To(job)) => UnderWay { job: Arc::new(job), claim: 0, has_lease: false },
+        Ok(Change::To(job)) => UnderWay::new(Arc::new(job), 0, false),
         other => panic!("{other:?}"),
     }
 }
@@ -55,6 +55,28 @@ fn a_reader_that_began_before_an_attempt_ended_still_knows_of_it() {
     assert!(!new.is_under_way(key, 0));
     drop(new);
     assert!(!view.is_read());
+}
+
+#[test]
+fn payloads_beyond_what_there_is_room_for_are_left_out_and_completed_by_the_record() {
+    let view = View::default();
+    let jobs: Vec<Job> = (1..=3).map(|n| sample(n, PAYLOADS_BYTES_MAX * 2 / 3)).collect();
+    let is_whole = |job: &Job| {
+        let reading = view.begin();
+        let under_way = reading.under_way(JobTag::of(job), 0).unwrap();
+        assert_eq!(under_way.completed(job).spec, job.spec, "whatever is kept of it");
+        under_way.whole().is_some()
+    };
+    view.publish(started(&jobs[0]));
+    view.publish(started(&jobs[1]));
+    assert!(is_whole(&jobs[0]) && !is_whole(&jobs[1]));
+    view.publish(ended(&jobs[0]));
+    view.publish(started(&jobs[2]));
+    assert!(is_whole(&jobs[2]), "there is room again");
+    for job in &jobs[1..] {
+        view.publish(ended(job));
+    }
+    assert_eq!(view.lock().payloads_bytes, 0);
 }
 
 #[test]

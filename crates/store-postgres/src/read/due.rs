@@ -135,7 +135,7 @@ impl Database {
         let rows = client.query(&statement, &[]).await?;
         let job = |row: &Row| {
             let tenant = Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a tenant"))?;
-            changed_job(&tenant, row.try_get::<_, Uid>("id")?.job(), row)
+            Ok(changed_job(&tenant, row.try_get::<_, Uid>("id")?.job(), row)?.without_payload())
         };
         rows.iter().map(job).collect()
     }

@@ -345,7 +345,7 @@ pub async fn what_runs_is_kept_while_its_schedules_change(home: &dyn Home, spawn
         let mut running = trial.store.running().await.expect("read");
         running.sort_by_key(|job| job.id);
         expected.sort_by_key(|job| job.id);
-        assert_eq!(running, expected);
+        assert_eq!(running, expected.iter().map(Job::without_payload).collect::<Vec<_>>());
         for schedule in &made {
             let Some(now) = trial.find(schedule).await else { continue };
             let pending = trial.pending(schedule).await.expect("pending");

@@ -65,12 +65,12 @@ pub async fn what_runs_is_listed_and_nothing_else(home: &dyn Home) {
         running.sort_by_key(|job| job.tenant.clone());
         running
     };
-    assert_eq!(running(&trial).await, [mine.clone(), other.clone()]);
+    assert_eq!(running(&trial).await, [mine.without_payload(), other.without_payload()]);
     let extend = Command::Heartbeat { token: other.status.token, extend_ms: 99_000, progress: None };
     let other = trial.order(&other, extend).await;
-    assert_eq!(running(&trial).await, [mine.clone(), other.clone()]);
+    assert_eq!(running(&trial).await, [mine.without_payload(), other.without_payload()]);
     trial.order(&mine, succeeding(&mine)).await;
-    assert_eq!(running(&trial).await, std::slice::from_ref(&other));
+    assert_eq!(running(&trial).await, [other.without_payload()]);
     trial.order(&other, Command::Cancel).await;
     assert_eq!(running(&trial).await, []);
 }

@@ -192,7 +192,7 @@ pub async fn a_spread_tenant_survives_reopening(home: &dyn Home) {
     let all = walk::list(&*trial.store, &acme, &Filter::default(), 5).await;
     assert_eq!(ids(&all), ids(&jobs));
     assert_eq!(trial.waiting().await.len(), 31);
-    assert_eq!(trial.store.running().await.expect("read"), std::slice::from_ref(&running));
+    assert_eq!(trial.store.running().await.expect("read"), [running.without_payload()]);
     let done = trial.order(&running, succeeding(&running)).await;
     trial.holds(&done).await;
 }

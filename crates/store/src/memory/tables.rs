@@ -326,7 +326,10 @@ impl Tables {
     }
 
     pub(super) fn running(&self) -> Vec<Job> {
-        self.running.iter().filter_map(|(tenant, id)| self.job(tenant, *id).cloned()).collect()
+        self.running
+            .iter()
+            .filter_map(|(tenant, id)| Some(self.job(tenant, *id)?.without_payload()))
+            .collect()
     }
 
     pub(super) fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Option<HeldKey> {
