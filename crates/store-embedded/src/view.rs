@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::place::{JobTag, ScheduleKey};
 
@@ -32,19 +33,42 @@ pub(crate) struct UnderWay {
     pub(crate) claim: u64,
     /// Whether `leases` has a record of it.
     pub(crate) has_lease: bool,
-    /// How large the payload is that the job has with it; none if it was left out.
-    payload_bytes: Option<usize>,
+    payload: Payload,
+}
+
+/// Where the payload of an attempt under way is.
+#[derive(Debug, Clone, Copy)]
+enum Payload {
+    /// With the job; so large.
+    Kept(usize),
+    /// In the record on disk alone; this is its digest.
+    LeftOut(u64),
 }
 
 impl UnderWay {
     pub(crate) fn new(job: Arc<Job>, claim: u64, has_lease: bool) -> Self {
-        let payload_bytes = Some(job.spec.payload.len());
-        Self { job, claim, has_lease, payload_bytes }
+        let payload = Payload::Kept(job.spec.payload.len());
+        Self { job, claim, has_lease, payload }
     }
 
     /// The same, to be kept without its payload.
     pub(crate) fn without_payload(self) -> Self {
-        Self { job: Arc::new(self.job.without_payload()), payload_bytes: None, ..self }
+        match self.payload {
+            Payload::LeftOut(_) | Payload::Kept(0) => self,
+            Payload::Kept(_) => Self {
+                job: Arc::new(self.job.without_payload()),
+                payload: Payload::LeftOut(xxh3_64(&self.job.spec.payload)),
+                ..self
+            },
+        }
+    }
+
+    /// What its payload takes up here.
+    const fn payload_bytes(&self) -> usize {
+        match self.payload {
+            Payload::Kept(bytes) => bytes,
+            Payload::LeftOut(_) => 0,
+        }
     }
 
     /// Whose it is.
@@ -59,17 +83,24 @@ impl UnderWay {
 
     /// The job as it is, if nothing is left out.
     pub(crate) fn whole(&self) -> Option<&Arc<Job>> {
-        self.payload_bytes.map(|_| &self.job)
+        match self.payload {
+            Payload::Kept(_) => Some(&self.job),
+            Payload::LeftOut(_) => None,
+        }
     }
 
-    /// The job as it is; its record on disk has what may be left out here.
-    pub(crate) fn completed(&self, stored: &Job) -> Arc<Job> {
-        if self.whole().is_some() {
-            return Arc::clone(&self.job);
+    /// The job as it is; its record on disk has what may be left out here. Nothing if that record is of a time when the job
+    /// had another payload.
+    pub(crate) fn completed(&self, stored: &Job) -> Option<Arc<Job>> {
+        match self.payload {
+            Payload::Kept(_) => Some(Arc::clone(&self.job)),
+            Payload::LeftOut(digest) if digest == xxh3_64(&stored.spec.payload) => {
+                let mut job = Job::clone(&self.job);
+                Arc::make_mut(&mut job.spec).payload = stored.spec.payload.clone();
+                Some(Arc::new(job))
+            }
+            Payload::LeftOut(_) => None,
         }
-        let mut job = Job::clone(&self.job);
-        Arc::make_mut(&mut job.spec).payload = stored.spec.payload.clone();
-        Arc::new(job)
     }
 }
 
@@ -313,11 +344,14 @@ impl Inner {
 
     /// Takes note of an attempt; of its payload only if there is room.
     fn begin_attempt(&mut self, tag: JobTag, mut under_way: UnderWay) {
-        let room = PAYLOADS_BYTES_MAX.saturating_sub(self.payloads_bytes);
-        if under_way.payload_bytes.is_some_and(|bytes| bytes > room) {
-            under_way = under_way.without_payload();
+        if self.payloads_bytes + under_way.payload_bytes() > PAYLOADS_BYTES_MAX {
+            // It may be there already, with its payload.
+            self.remove(tag);
+            if self.payloads_bytes + under_way.payload_bytes() > PAYLOADS_BYTES_MAX {
+                under_way = under_way.without_payload();
+            }
         }
-        self.payloads_bytes += under_way.payload_bytes.unwrap_or(0);
+        self.payloads_bytes += under_way.payload_bytes();
         let before = self.jobs.insert(tag, Entry::UnderWay(under_way, None));
         self.let_go(before);
     }
@@ -330,7 +364,7 @@ impl Inner {
     /// What is no longer kept takes no room.
     fn let_go(&mut self, gone: Option<Entry>) {
         match gone {
-            Some(Entry::UnderWay(gone, _)) => self.payloads_bytes -= gone.payload_bytes.unwrap_or(0),
+            Some(Entry::UnderWay(gone, _)) => self.payloads_bytes -= gone.payload_bytes(),
             Some(Entry::Recent(gone)) => self.one_less_recent(&gone),
             None => {}
         }

@@ -264,10 +264,10 @@ impl Group {
         }
     }
 
-    /// The attempts under way of a schedule whose records may be lean; told once.
-    pub(super) fn take_first_attempts(&mut self, view: &View, of: &ScheduleKey) -> Vec<JobId> {
+    /// The attempts under way of a schedule whose records may be lean.
+    pub(super) fn first_attempts(&mut self, view: &View, of: &ScheduleKey) -> Vec<JobId> {
         let attempts = self.first_attempts.get_or_insert_with(|| view.first_attempts());
-        attempts.remove(of).unwrap_or_default()
+        attempts.get(of).cloned().unwrap_or_default()
     }
 
     /// Writes in full what leaves it to its schedule what it asks for, where that is not what the schedule has now.

@@ -195,11 +195,13 @@ impl Committer {
                 &key,
             )?;
             *slot = group.add(match (job, under_way) {
-                (Some(stored), Some(under_way)) => {
-                    Slot::stored(key, under_way.completed(&stored), Some(&under_way))
+                (stored, Some(under_way)) => {
+                    let job = stored.and_then(|stored| under_way.completed(&stored)).ok_or_else(|| {
+                        Error::Corrupt(format!("{} runs, and its record is another one's", key.id))
+                    })?;
+                    Slot::stored(key, job, Some(&under_way))
                 }
                 (Some(stored), None) => Slot::stored(key, Arc::new(stored), None),
-                (None, Some(_)) => return Err(Error::Corrupt(format!("{} runs, and has no record", key.id))),
                 (None, None) => Slot::absent(key),
             });
         }

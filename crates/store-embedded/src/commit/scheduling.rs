@@ -240,7 +240,7 @@ impl Desk<'_> {
         }
         let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
         self.committer.settle();
-        let attempts = self.group.take_first_attempts(&self.committer.disk.shared.view, &key);
+        let attempts = self.group.first_attempts(&self.committer.disk.shared.view, &key);
         self.committer.load(self.group, attempts.iter().map(|id| (tenant, *id)))?;
         self.group.plans.note_redefined(key);
         Ok(())

@@ -67,12 +67,12 @@ impl<'a> Reader<'a> {
         Ok(stored.map(|job| self.running_or(key.tag(), job)))
     }
 
-    /// The job as it is running, if it is, or else as it was read.
+    /// The job as it is running, if it is, or else as it was read. One whose payload has changed since, and is not in memory,
+    /// is shown as it was read, too.
     fn running_or(&self, tag: JobTag, job: Job) -> Job {
-        match self.reading.under_way(tag, job.status.attempt) {
-            Some(under_way) => Arc::unwrap_or_clone(under_way.completed(&job)),
-            None => job,
-        }
+        let running =
+            self.reading.under_way(tag, job.status.attempt).and_then(|under_way| under_way.completed(&job));
+        running.map_or(job, Arc::unwrap_or_clone)
     }
 
     pub(crate) fn find_key(

@@ -64,12 +64,17 @@ fn payloads_beyond_what_there_is_room_for_are_left_out_and_completed_by_the_reco
     let is_whole = |job: &Job| {
         let reading = view.begin();
         let under_way = reading.under_way(JobTag::of(job), 0).unwrap();
-        assert_eq!(under_way.completed(job).spec, job.spec, "whatever is kept of it");
+        let completed = under_way.completed(job).unwrap();
+        assert_eq!(completed.spec, job.spec, "whatever is kept of it");
         under_way.whole().is_some()
     };
     view.publish(started(&jobs[0]));
     view.publish(started(&jobs[1]));
     assert!(is_whole(&jobs[0]) && !is_whole(&jobs[1]));
+    let left_out = view.begin().under_way(JobTag::of(&jobs[1]), 0).unwrap();
+    assert!(left_out.completed(&jobs[2]).is_none(), "a record with another payload is of another time");
+    view.publish(started(&jobs[0]));
+    assert!(is_whole(&jobs[0]), "what is kept is kept, a heartbeat later, too");
     view.publish(ended(&jobs[0]));
     view.publish(started(&jobs[2]));
     assert!(is_whole(&jobs[2]), "there is room again");
