@@ -241,7 +241,7 @@ async fn attempts_under_way_are_found_however_long_ago_they_began() {
     settle(&store, START.plus_ms(HOUR_MS)).await;
     assert_eq!(count(&client, "attempts").await, 1);
     let short = try_order(&store, &jobs[19], claiming()).await.unwrap();
-    assert_eq!(store.running().await.unwrap(), [long.clone(), short.clone()]);
+    assert_eq!(store.running().await.unwrap(), [long.without_payload(), short.without_payload()]);
     for running in [&long, &short] {
         let succeed = Command::Succeed { token: running.status.token, finding: Finding::default() };
         try_order(&store, running, succeed).await.unwrap();
