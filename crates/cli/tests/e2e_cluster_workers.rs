@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use harness::cluster::submit_once;
 use harness::postgres::Postgres;
-use harness::{Answer, Server, TIDEWHEEL, request, until};
+use harness::{Answer, Server, TIDEWHEEL, request, until, until_served};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidewheel_api::worker::{Context, Failure, Stop, Stopper, Worker, WorkerConfig};
@@ -79,30 +79,26 @@ fn submit(server: &Server, tenant: &str) -> String {
     submit_once(server.address, tenant, json!({"type": "t", "queue": "q", "timeout": "10m"}))
 }
 
-/// Nothing while the database is too busy to answer.
-fn get(server: &Server, tenant: &str, path: &str) -> Option<Value> {
-    let answer = call(server, tenant, "GET", path, &json!({}));
-    if answer.status == 503 {
-        return None;
-    }
+fn get(server: &Server, tenant: &str, path: &str) -> Value {
+    let answer = until_served(path, || call(server, tenant, "GET", path, &json!({})));
     assert_eq!(answer.status, 200, "{}", answer.text());
-    Some(answer.json())
+    answer.json()
 }
 
-fn job(server: &Server, tenant: &str, id: &str) -> Option<Value> {
+fn job(server: &Server, tenant: &str, id: &str) -> Value {
     get(server, tenant, &format!("/v1/jobs/{id}"))
 }
 
 fn until_succeeded(server: &Server, tenant: &str, id: &str) -> Value {
     until(&format!("{id} of {tenant} to succeed"), || {
-        job(server, tenant, id).filter(|job| job["state"] == "succeeded")
+        Some(job(server, tenant, id)).filter(|job| job["state"] == "succeeded")
     })
 }
 
 fn until_succeeded_at_once(server: &Server, jobs: &[(String, String)]) {
     for (tenant, id) in jobs {
         until_succeeded(server, tenant, id);
-        let attempts = until("its attempts", || get(server, tenant, &format!("/v1/jobs/{id}/attempts")));
+        let attempts = get(server, tenant, &format!("/v1/jobs/{id}/attempts"));
         // What a worker hands back before it starts counts as an attempt, too.
         let (_, earlier) = attempts["items"].as_array().unwrap().split_last().unwrap();
         let are_unstarted = earlier.iter().all(|attempt| attempt["state"] == "released");
@@ -316,7 +312,7 @@ fn a_node_with_enough_of_its_own_leaves_room_for_what_others_serve() {
     until("the worker to be busy", || (worker.started.lock().unwrap().len() == 2).then_some(()));
     let guest = submit(&cluster.far, &far[0]);
     until("a job to wait for the busy worker", || {
-        job(&cluster.far, &far[0], &guest).filter(|job| job["state"] == "running")
+        Some(job(&cluster.far, &far[0], &guest)).filter(|job| job["state"] == "running")
     });
     worker.may_end.send_replace(true);
     until_succeeded_at_once(&cluster.near, &own);

@@ -9,14 +9,13 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from waiting import until, until_state
+from waiting import note_takes, until, until_state
 
 from tidewheel import Client, Context, Invalid, Job, StaleToken, TakenJob, Unreachable, Worker, limits
 from tidewheel.attempt import HeldAttempt
 from tidewheel.handlers import Handler
 from tidewheel.outcomes import Outcome
 from tidewheel.testing import made_up_job
-from tidewheel.transport import Answer, Call, Transport
 
 LEASE_S = 2.0
 TRIES_MAX = 5
@@ -45,15 +44,7 @@ async def run_late_job(client: Client, queue: str, asking: asyncio.Event) -> tup
 async def test_a_lease_shorter_than_the_wait_for_jobs(
     client: Client, queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asking = asyncio.Event()
-    once = Transport.once
-
-    async def noting(self: Transport, call: Call) -> Answer:
-        if call.path.endswith("/take"):
-            asking.set()
-        return await once(self, call)
-
-    monkeypatch.setattr(Transport, "once", noting)
+    asking = note_takes(monkeypatch)
     # A machine that stands still for as long as the lease loses it; it does not do so every time.
     for n in range(TRIES_MAX):
         caplog.clear()

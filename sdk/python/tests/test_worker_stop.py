@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from waiting import until_state
+from waiting import note_takes, until_state
 
 from tidewheel import Client, Context, Worker
 from tidewheel.transport import Answer, Call, Transport
@@ -60,15 +60,7 @@ async def test_a_job_that_comes_after_the_stop_is_run_by_another(
     client: Client, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = make_worker(client, queue, "first")
-    asking = asyncio.Event()
-    once = Transport.once
-
-    async def noting(self: Transport, call: Call) -> Answer:
-        if call.path.endswith("/take"):
-            asking.set()
-        return await once(self, call)
-
-    monkeypatch.setattr(Transport, "once", noting)
+    asking = note_takes(monkeypatch)
     task = asyncio.create_task(first.run(signals=False))
     await asyncio.wait_for(asking.wait(), 60)
     first.stop()

@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
+import pytest
+
 from tidewheel import Client, Job
+from tidewheel.transport import Answer, Call, Transport
 
 PATIENCE_S = 60.0
 LOOK_EVERY_S = 0.05
@@ -38,3 +41,17 @@ async def until_state(client: Client, id: str, *states: str) -> Job:
     job = await until(look, f"{id} to be {' or '.join(states)}")
     assert job is not None
     return job
+
+
+def note_takes(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set whenever a worker asks for jobs."""
+    asking = asyncio.Event()
+    once = Transport.once
+
+    async def noting(self: Transport, call: Call) -> Answer:
+        if call.path.endswith("/take"):
+            asking.set()
+        return await once(self, call)
+
+    monkeypatch.setattr(Transport, "once", noting)
+    return asking

@@ -56,9 +56,8 @@ pub(crate) fn call(address: SocketAddr, tenant: &str, method: &str, path: &str, 
 pub(crate) fn submit_once(address: SocketAddr, tenant: &str, mut body: Value) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     body["idempotency_key"] = json!(format!("once-{}", NEXT.fetch_add(1, Ordering::SeqCst)));
-    let answer = until("a submission to be taken", || {
-        Some(call(address, tenant, "POST", "/v1/jobs", &body)).filter(|answer| answer.status != 503)
-    });
+    let answer =
+        until_served("a submission to be taken", || call(address, tenant, "POST", "/v1/jobs", &body));
     assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
     answer.json()["id"].as_str().unwrap().to_owned()
 }
