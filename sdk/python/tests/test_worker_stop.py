@@ -75,14 +75,7 @@ async def test_stopping_twice_gives_the_open_request_up(
 ) -> None:
     monkeypatch.setattr("tidewheel.limits.STOP_TAKE_S", 3_600.0)
     worker = Worker(client.url, queues=[queue], wait="30s", drain="1h")
-    asking = asyncio.Event()
-    once = Transport.once
-
-    async def noting(self: Transport, call: Call) -> Answer:
-        asking.set()
-        return await once(self, call)
-
-    monkeypatch.setattr(Transport, "once", noting)
+    asking = note_takes(monkeypatch)
     task = asyncio.create_task(worker.run(signals=False))
     await asyncio.wait_for(asking.wait(), 60)
     worker.stop()
