@@ -231,6 +231,30 @@ fn a_file_goes_in_batches_and_a_repeated_batch_keeps_its_key() {
 }
 
 #[test]
+fn a_file_whose_jobs_are_all_there_already_has_no_rate() {
+    let file = file_of(1_500);
+    let path = file.path().to_str().unwrap();
+    let stub = Stub::start(|request| {
+        let jobs: Vec<String> =
+            request.body.lines().map(|_| format!(r#"{{"id":"{ID}","duplicate":true}}"#)).collect();
+        Answer::new(200, &format!(r#"{{"jobs":[{}],"count":{}}}"#, jobs.join(","), jobs.len()))
+    });
+    let ended = tidewheel(&stub.url, &["job", "submit", "--file", path]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(
+        ended.stdout.starts_with("0 jobs submitted in ") && !ended.stdout.contains("/s"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.contains("1,500 jobs were there already"), "{}", ended.stdout);
+    let ended = tidewheel(&stub.url, &["job", "submit", "--file", path, "-o", "json"]);
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let [submitted, duplicates, per_second] =
+        ["submitted", "duplicates", "per_second"].map(|name| summary[name].as_u64());
+    assert_eq!((submitted, duplicates, per_second), (Some(0), Some(1_500), Some(0)), "{summary}");
+}
+
+#[test]
 fn a_refused_line_is_named() {
     let file = file_of(1_500);
     let count = AtomicUsize::new(0);

@@ -215,7 +215,7 @@ fn a_file_with_faults_is_not_applied_even_in_part() {
     let ended = tidewheel(&stub, &["schedule", "apply", "-"], &wrong);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.stderr.contains("often: there is no field \"evry\"; did you mean every?"),
+        ended.stderr.contains("often: evry: there is no field \"evry\"; the nearest known one is `every`"),
         "{}",
         ended.stderr
     );
@@ -224,6 +224,38 @@ fn a_file_with_faults_is_not_applied_even_in_part() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("morning: Unknown zone"), "{}", ended.stderr);
     assert!(kept.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_pause_that_is_neither_true_nor_false_is_refused_whether_the_schedule_exists_or_not() {
+    let (stub, kept) = keeper();
+    let file = |paused: &str| {
+        format!(
+            "schedules:\n  - {{name: new, every: 300}}\n  - {{name: often, every: 300, queue: q, paused: {paused}}}\n"
+        )
+    };
+    let refused = |stub: &Stub| {
+        for (paused, found) in [
+            ("yes", "a string (\"yes\")"),
+            ("off", "a string (\"off\")"),
+            ("\"true\"", "a string (\"true\")"),
+            ("1", "a number (1)"),
+        ] {
+            for verb in ["plan", "apply"] {
+                let ended = tidewheel(stub, &["schedule", verb, "-"], &file(paused));
+                assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{verb}: {}", ended.stderr);
+                let wanted = format!(
+                    "often: paused: expected true or false, found {found}; write paused: true or paused: false"
+                );
+                assert!(ended.stderr.contains(&wanted), "{verb}: {}", ended.stderr);
+            }
+        }
+    };
+    refused(&stub);
+    assert!(stub.requests().is_empty(), "nothing is asked of the server");
+    tidewheel(&stub, &["schedule", "apply", "-"], "schedules:\n  - {name: often, every: 300, queue: q}\n");
+    refused(&stub);
+    assert_eq!(kept.lock().unwrap().keys().collect::<Vec<_>>(), ["often"], "nothing was created");
 }
 
 #[test]

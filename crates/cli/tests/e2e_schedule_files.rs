@@ -80,6 +80,53 @@ fn a_file_applies_once_and_what_is_exported_applies_to_nothing() {
     assert_eq!((&shown["cron_expr"], &shown["state"]), (&json!("0 10 * * MON-FRI"), &json!("paused")));
 }
 
+/// What a schedule may not say beside its interval, and the field to blame.
+const WRONG: [(&str, &str); 16] = [
+    ("paused", r#""paused": "yes""#),
+    ("allow_overlap", r#""allow_overlap": 1"#),
+    ("timezone", r#""timezone": 5"#),
+    ("exclude", r#""exclude": true"#),
+    ("labels.team", r#""labels": {"team": 5}"#),
+    ("max_attempts", r#""max_attempts": "3""#),
+    ("note", r#""note": 7"#),
+    ("priority", r#""priority": "urgent""#),
+    ("misfire", r#""misfire": "all""#),
+    ("misfire_cap", r#""misfire_cap": 3"#),
+    ("misfire_grace", r#""misfire_grace": "soon""#),
+    ("overlap", r#""overlap": "never""#),
+    ("retry.base", r#""retry": {"base": "soon"}"#),
+    ("timeout", r#""timeout": "never""#),
+    ("type", r#""type": "a b""#),
+    ("target_url", r#""target_url": "ftp://example.com/""#),
+];
+
+#[test]
+fn a_file_with_a_fault_is_refused_as_a_whole_in_the_words_of_the_server() {
+    let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let server = Server::start(data.path());
+    let mut items = vec![r#"{"name": "good", "every": "5m"}"#.to_owned()];
+    let mut told = Vec::new();
+    for (field, said) in WRONG {
+        let name = format!("wrong-{}", field.replace('.', "-"));
+        let path = format!("/v1/schedules/by-name/{name}");
+        let answer = server.request("PUT", &path, &format!(r#"{{"every": "5m", {said}}}"#));
+        assert_eq!(answer.status, 422, "{said}: {}", answer.text());
+        let detail = answer.json()["errors"][0]["detail"].as_str().unwrap().to_owned();
+        told.push(format!("{name}: {field}: {detail}"));
+        items.push(format!(r#"{{"name": "{name}", "every": "5m", {said}}}"#));
+    }
+    let file = write(&files, "wrong.json", &format!(r#"{{"schedules": [{}]}}"#, items.join(", ")));
+    for verb in ["plan", "apply"] {
+        let output = server.cli(&["schedule", verb, &file]);
+        assert_eq!(output.status.code(), Some(1), "{verb}: {output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        for fault in &told {
+            assert!(stderr.contains(fault), "{verb}: {fault:?} is not in:\n{stderr}");
+        }
+    }
+    assert_eq!(server.get("/v1/schedules")["items"], json!([]), "nothing was created");
+}
+
 #[test]
 fn a_plan_says_when_a_changed_interval_fires() {
     let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -6,7 +6,7 @@ mod pty;
 
 use std::process::Command;
 
-use harness::{Server, TIDEWHEEL, until};
+use harness::{Server, TIDEWHEEL, request, until};
 use pty::Terminal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -86,6 +86,37 @@ fn without_a_terminal_one_look_is_printed_as_text_or_as_json() {
         (&json!("default"), &json!(4))
     );
     assert_eq!((&look["nodes"][0]["shards"], &look["not_shown"]), (&json!(64), &json!([])));
+}
+
+#[test]
+fn a_tenant_whose_jobs_have_never_started_is_listed_with_what_waits_of_it() {
+    let data = TempDir::new().unwrap();
+    let server = Server::start(data.path());
+    let submit = |tenant: &str, job: Value, count: usize| {
+        let jobs = json!(vec![job; count]).to_string();
+        let headers = [("tidewheel-tenant", tenant)];
+        let answer = request(server.address, "POST", "/v1/jobs/batch", &headers, jobs.as_bytes()).unwrap();
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    };
+    submit("quiet", json!({"type": "a", "delay": "2h"}), 50);
+    submit("small", json!({"type": "a", "queue": "nobody"}), 2);
+    // Numbers of all tenants follow a moment later than those of one.
+    let look: Value = until("the queue that nobody serves", || {
+        let look: Value = serde_json::from_slice(&server.cli(&["top", "-o", "json"]).stdout).unwrap();
+        (look["lanes"][0]["due"] == 2).then_some(look)
+    });
+    let tenants: Vec<_> = look["tenants"].as_array().unwrap().iter().collect();
+    let rows = tenants.iter().map(|row| (row["name"].as_str().unwrap(), row["jobs"]["scheduled"].as_u64()));
+    assert_eq!(rows.collect::<Vec<_>>(), [("quiet", Some(50)), ("small", Some(2)), ("default", Some(0))]);
+    let lane = &look["lanes"][0];
+    assert_eq!((&lane["name"], &lane["waits_for"]), (&json!("nobody"), &json!("no_worker")), "{lane}");
+    let text = String::from_utf8(server.cli(&["top", "--once"]).stdout).unwrap();
+    let words = |name: &str| {
+        let row = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words("quiet ").get(1).map(String::as_str), Some("50"), "{text}");
+    assert_eq!(words("nobody ").last().map(String::as_str), Some("no_worker"), "{text}");
 }
 
 #[test]

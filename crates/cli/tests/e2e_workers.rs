@@ -170,7 +170,9 @@ fn each_exit_code_means_what_the_help_says() {
     }
     let (code, lines) = worker.terminate();
     assert_eq!(code, Some(0));
-    assert!(lines.iter().any(|line| line.contains(&dead) && line.contains("failed after")), "{lines:#?}");
+    let told = |id: &str, said: &str| lines.iter().any(|line| line.contains(id) && line.contains(said));
+    assert!(told(&dead, "x3 #1  failed after"), "{lines:#?}");
+    assert!(told(&again, "x75 #1  retried after") && told(&again, "x75 #2  failed after"), "{lines:#?}");
 }
 
 #[test]

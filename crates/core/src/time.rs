@@ -14,6 +14,8 @@ impl Timestamp {
     pub const MIN: Self = Self(0);
     /// After every instant a job can have.
     pub const MAX: Self = Self(i64::MAX);
+    /// The last instant that can be written with a year of four digits, whatever the offset it is written with.
+    pub const LATEST: Self = Self(253_402_207_200_000);
 
     /// The instant `ms` milliseconds after the epoch.
     #[must_use]
@@ -42,7 +44,9 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
+        // A fire's place in its window may lie a little after the last instant there is a text for. Whoever reads it
+        // expects an instant.
+        match jiff::Timestamp::from_millisecond(self.0.min(Self::LATEST.0)) {
             Ok(instant) => write!(f, "{instant:.3}"),
             Err(_) => write!(f, "{} ms", self.0),
         }
@@ -51,23 +55,50 @@ impl fmt::Display for Timestamp {
 
 /// Why a text is not an instant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not an RFC 3339 instant with an offset: write it like 2026-12-01T09:00:00Z")]
-pub struct InvalidTimestamp {
-    given: String,
+pub enum InvalidTimestamp {
+    /// It is none at all.
+    #[error("{given:?} is not an RFC 3339 instant with an offset: write it like 2026-12-01T09:00:00Z")]
+    Unreadable {
+        /// The text, or its beginning.
+        given: String,
+    },
+    /// It is one, but after [`Timestamp::LATEST`].
+    #[error(
+        "{given:?} is later than {}, the latest instant there is: write an earlier one",
+        Timestamp::LATEST
+    )]
+    TooLate {
+        /// The text, or its beginning.
+        given: String,
+    },
 }
 
 impl FromStr for Timestamp {
     type Err = InvalidTimestamp;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A second of 60 is refused rather than clamped: no clock here ever shows one.
-        let leap = text.get(17..19) == Some("60");
-        text.parse::<jiff::Timestamp>()
-            .ok()
-            .filter(|_| !leap && !is_offset_too_far(text))
-            .map(|instant| Self(instant.as_millisecond()))
-            .ok_or_else(|| InvalidTimestamp { given: text.chars().take(64).collect() })
+        read_instant(text).map(|instant| Self(instant.as_millisecond())).ok_or_else(|| {
+            let given = text.chars().take(64).collect();
+            if is_too_late(text) {
+                InvalidTimestamp::TooLate { given }
+            } else {
+                InvalidTimestamp::Unreadable { given }
+            }
+        })
     }
+}
+
+fn read_instant(text: &str) -> Option<jiff::Timestamp> {
+    // A second of 60 is refused rather than clamped: no clock here ever shows one.
+    let leap = text.get(17..19) == Some("60");
+    let instant = text.parse::<jiff::Timestamp>().ok().filter(|_| !leap && !is_offset_too_far(text))?;
+    (instant.as_millisecond() <= Timestamp::LATEST.0).then_some(instant)
+}
+
+/// Whether a text that cannot be read is an instant all the same: then the year before has it too, for neither is a leap
+/// year.
+fn is_too_late(text: &str) -> bool {
+    text.strip_prefix("9999-").is_some_and(|rest| read_instant(&format!("9998-{rest}")).is_some())
 }
 
 /// Whether the offset of an instant has more hours than a day: jiff takes up to 25.
@@ -257,6 +288,33 @@ mod tests {
             "2026-12-01T09:00:00+24:00",
         ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_latest_instant_is_read_and_written_and_later_ones_are_told_from_nonsense() {
+        assert_eq!(Timestamp::LATEST.as_ms(), jiff::Timestamp::MAX.as_second() * SECOND_MS);
+        assert_eq!(Timestamp::LATEST.to_string(), "9999-12-30T22:00:00.000Z");
+        assert_eq!("9999-12-30T22:00:00.000Z".parse::<Timestamp>(), Ok(Timestamp::LATEST));
+        for beyond in [Timestamp::LATEST.plus_ms(1), Timestamp::MAX] {
+            assert_eq!(beyond.to_string(), Timestamp::LATEST.to_string());
+        }
+        for late in
+            ["9999-12-30T22:00:00.001Z", "9999-12-31T23:59:59Z", "9999-12-30T23:59:59.999999999-23:59"]
+        {
+            let refused = late.parse::<Timestamp>().unwrap_err();
+            assert_eq!(refused, InvalidTimestamp::TooLate { given: late.to_owned() });
+            assert!(refused.to_string().contains("later than 9999-12-30T22:00:00.000Z"), "{refused}");
+        }
+        for none in [
+            "9999-12-31T23:59:60Z",
+            "9999-12-32T00:00:00Z",
+            "9999-02-29T00:00:00Z",
+            "9999-",
+            "10000-01-01T00:00:00Z",
+        ] {
+            let refused = none.parse::<Timestamp>().unwrap_err();
+            assert_eq!(refused, InvalidTimestamp::Unreadable { given: none.to_owned() });
         }
     }
 

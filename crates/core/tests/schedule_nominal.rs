@@ -51,6 +51,39 @@ fn an_interval_never_drifts() {
 }
 
 #[test]
+fn an_interval_ends_with_the_instants_that_can_be_written() {
+    let anchor = at("2026-03-07T00:00:00Z");
+    let rule = every(3_653 * DAY, anchor);
+    let all: Vec<_> = nominals(&rule, None, anchor, Timestamp::MAX).collect();
+    let last = all.last().unwrap().fire_at;
+    assert!(last <= Timestamp::LATEST && last.plus_ms(3_653 * DAY) > Timestamp::LATEST, "{last}");
+    for nominal in &all {
+        assert_eq!(nominal.fire_at.to_string().parse::<Timestamp>(), Ok(nominal.fire_at));
+    }
+    assert_eq!(prev_nominal(&rule, None, Timestamp::MAX).unwrap().fire_at, last);
+    // One that begins at the very end has that fire and no other, and nowhere to move it to.
+    let mut rule = every(SECOND, Timestamp::LATEST);
+    assert_eq!(nominals(&rule, None, anchor, Timestamp::MAX).count(), 1);
+    assert_eq!(prev_nominal(&rule, None, Timestamp::MAX).unwrap().fire_at, Timestamp::LATEST);
+    rule.exclude.dates = dates(&["9999-12-30"]);
+    assert_eq!(next_nominal(&rule, None, anchor), None);
+    rule.exclude.roll = Roll::NextBusinessDay;
+    assert_eq!(next_nominal(&rule, None, anchor), None, "there is no such time on the day after");
+}
+
+#[test]
+fn no_place_in_a_window_is_without_a_text() {
+    let mut definition = definition(every(HOUR, at("9999-12-30T00:00:00Z")));
+    definition.window_ms = DAY;
+    let id = ScheduleId::from_bytes([7; 16]);
+    let fires = preview(&definition, Some(id), None, at("9999-12-29T00:00:00Z"), 1_000);
+    assert_eq!(fires.len(), 23);
+    for fire in fires {
+        assert!(fire.run_at.to_string().parse::<Timestamp>().is_ok(), "{}", fire.run_at);
+    }
+}
+
+#[test]
 fn a_fire_on_an_excluded_date_is_dropped_or_moved() {
     // 3 July 2026 is a Friday.
     let mut rule = cron("0 9 * * *", "America/New_York");

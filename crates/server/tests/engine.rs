@@ -15,7 +15,7 @@ use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Tenants, Whereabouts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store::memory::{Call, Fault, Faults, MemoryStore};
 use tidewheel_store::{Layout, OnConflict, Order, Store, Submission, Submitted};
 use tokio::sync::mpsc;
 
@@ -49,10 +49,14 @@ struct World {
 }
 
 async fn world(answer: bool, config: Config) -> World {
+    world_on(MemoryStore::new(Layout { shards: 8 }), answer, config).await
+}
+
+async fn world_on(store: MemoryStore, answer: bool, config: Config) -> World {
     let (sender, seen) = mpsc::unbounded_channel();
     let sink = Arc::new(Sink { seen: sender, answer, aborted: Mutex::default() });
     let parts = Parts {
-        store: Arc::new(MemoryStore::new(Layout { shards: 8 })),
+        store: Arc::new(store),
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
         metrics: Arc::new(Metrics::new()),
@@ -239,6 +243,24 @@ async fn what_nobody_takes_is_ended_by_itself_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn what_waits_for_room_at_its_target_is_ended_by_itself_when_its_time_is_over() {
+    let mut world = world(false, Config { push_per_host_max: 1, ..Config::default() }).await;
+    let now = world.engine.clock().now();
+    world.engine.submit(vec![job(&world.engine, "a", push(), now)], OnConflict::KeepNone).await.unwrap();
+    let first = world.seen.recv().await.unwrap();
+    let mut behind = job(&world.engine, "a", push(), now);
+    Arc::make_mut(&mut behind.job.spec).expires_at = Some(now.plus_ms(200));
+    let lasting = job(&world.engine, "a", push(), now);
+    world.engine.submit(vec![behind.clone(), lasting.clone()], OnConflict::KeepNone).await.unwrap();
+    let ended = until(&world.engine, &behind.job, State::Expired).await;
+    assert_eq!(ended.status.attempt, 0);
+    // What it took up is given back: the place is for the other once the first has ended.
+    let cancel = Order { tenant: first.tenant.clone(), id: first.id, command: Command::Cancel, key: None };
+    world.engine.command(vec![cancel]).await.unwrap().pop().unwrap().unwrap();
+    assert_eq!(world.seen.recv().await.unwrap().id, lasting.job.id);
+}
+
+#[tokio::test]
 async fn an_acknowledged_cancel_stops_a_delivery_and_makes_its_token_stale() {
     let mut world = world(false, Config::default()).await;
     let now = world.engine.clock().now();
@@ -269,6 +291,38 @@ async fn draining_waits_for_what_is_under_way_and_starts_nothing_new() {
     world.engine.command(vec![order]).await.unwrap().pop().unwrap().unwrap();
     assert_eq!(drained.await.unwrap(), 0);
     assert!(world.seen.try_recv().is_err(), "nothing new was started");
+}
+
+/// The first attempt that ends is of a job that cannot be read any more.
+#[derive(Default)]
+struct Damage(Mutex<Option<JobId>>);
+
+impl Faults for Damage {
+    fn before(&self, _: Call) -> Fault {
+        Fault::default()
+    }
+
+    fn is_unreadable(&self, order: &Order) -> bool {
+        let mut damaged = self.0.lock().unwrap();
+        order.command.token().is_some() && *damaged.get_or_insert(order.id) == order.id
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_written_for_its_job_alone_leaves_its_place_to_others() {
+    let damage = Arc::new(Damage::default());
+    let store = MemoryStore::new(Layout { shards: 8 }).with_faults(Arc::clone(&damage) as Arc<dyn Faults>);
+    let mut world = world_on(store, true, Config { push_max: 1, ..Config::default() }).await;
+    let now = world.engine.clock().now();
+    let jobs = (0..3).map(|_| job(&world.engine, "a", push(), now)).collect();
+    world.engine.submit(jobs, OnConflict::KeepNone).await.unwrap();
+    let lost = world.seen.recv().await.unwrap();
+    for _ in 0..2 {
+        let other = world.seen.recv().await.unwrap();
+        until(&world.engine, &other, State::Succeeded).await;
+    }
+    assert_eq!(*damage.0.lock().unwrap(), Some(lost.id));
+    until(&world.engine, &lost, State::Running).await;
 }
 
 /// A clock that follows tokio's paused time.

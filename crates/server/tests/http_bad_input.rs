@@ -16,7 +16,7 @@ use http_harness::Api;
 use serde_json::{Value, json};
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
-use tidewheel_store::{Error, Health, Layout};
+use tidewheel_store::{Error, Health, Layout, Order};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -253,6 +253,35 @@ async fn a_store_that_fails_is_503_with_a_time_to_come_back() {
     assert_eq!(count(&api).await, 0);
 }
 
+/// A store in which one job cannot be read.
+#[derive(Default)]
+struct Damage(Mutex<String>);
+
+impl Faults for Damage {
+    fn before(&self, _: Call) -> Fault {
+        Fault::default()
+    }
+
+    fn is_unreadable(&self, order: &Order) -> bool {
+        *self.0.lock().unwrap() == order.id.to_string()
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_is_a_failure_for_itself_alone() {
+    let damage = Arc::new(Damage::default());
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&damage) as Arc<dyn Faults>);
+    let api = Api::over(Arc::new(store), HttpLimits::default()).await;
+    let body = json!({"type": "t", "delay": "1h"});
+    let (damaged, other) = (api.submit(&body).await, api.submit(&body).await);
+    damage.0.lock().unwrap().clone_from(&damaged);
+    api.post(&format!("/v1/jobs/{damaged}/cancel"), &json!({})).await.problem(500, "internal");
+    let answer = api.post("/v1/jobs/cancel", &json!({"ids": [damaged, other]})).await.json();
+    assert_eq!((&answer["count"], &answer["refused"]), (&json!(1), &json!(1)), "{answer}");
+    assert_eq!(answer["items"][0]["error"]["code"], "internal", "{answer}");
+    assert_eq!(answer["items"][1]["state"], "cancelled", "{answer}");
+}
+
 /// A store that says how it feels.
 struct Feeling(Mutex<Health>);
 
@@ -274,6 +303,7 @@ async fn a_server_whose_store_takes_nothing_is_not_ready_and_says_why() {
     for (health, code) in [
         (Health::Full("3 MiB are left".to_owned()), "store_full"),
         (Health::ReadOnly("3 MiB are left".to_owned()), "store_read_only"),
+        (Health::Away("3 MiB are left".to_owned()), "store_unavailable"),
     ] {
         *feeling.0.lock().unwrap() = health;
         let answer = api.get("/readyz").await;

@@ -186,10 +186,45 @@ async fn keys_make_a_batch_repeatable() {
     let problem = api.post("/v1/jobs/batch", &clash).await.problem(409, "idempotency_conflict");
     assert_eq!(problem["errors"][0]["pointer"], "/1/idempotency_key");
     assert_eq!(count(&api).await, 2);
-    let long = "k".repeat(254);
-    api.call("POST", "/v1/jobs/batch", &[("idempotency-key", &long)], body)
+    // The longest key there is does for a batch, too.
+    let long = "k".repeat(255);
+    let body = json!([job("a")]).to_string();
+    let headers = [("idempotency-key", long.as_str())];
+    let send = || api.call("POST", "/v1/jobs/batch", &headers, body.clone());
+    let (first, again) = (send().await, send().await.json());
+    assert_eq!(first.status, 201);
+    assert_eq!(again["jobs"][0]["id"], first.json()["jobs"][0]["id"]);
+    let id = first.json()["jobs"][0]["id"].as_str().unwrap().to_owned();
+    let key = api.get(&format!("/v1/jobs/{id}")).await.json()["idempotency_key"].as_str().unwrap().to_owned();
+    assert!(key.starts_with("kkk") && key.ends_with(":0") && key.len() <= 255, "{key}");
+}
+
+#[tokio::test]
+async fn a_batch_shares_the_keys_of_all_calls() {
+    let api = Api::new().await;
+    let batch = async |key: &str, body: Value| {
+        api.call("POST", "/v1/jobs/batch", &[("idempotency-key", key)], body.to_string()).await
+    };
+    let single = async |key: &str| {
+        api.post("/v1/jobs", &json!({"type": "a", "delay": "1h", "idempotency_key": key})).await
+    };
+    assert_eq!(single("one").await.status, 201);
+    batch("one", json!([job("a")])).await.problem(409, "idempotency_conflict");
+    assert_eq!(batch("many", json!([job("a")])).await.status, 201);
+    single("many").await.problem(409, "idempotency_conflict");
+    let own = |key: &str| json!([{"type": "a", "delay": "1h", "idempotency_key": key}]);
+    assert_eq!(batch("others", own("o1")).await.status, 201);
+    assert_eq!(batch("others", own("o1")).await.status, 201);
+    batch("others", own("o2")).await.problem(409, "idempotency_conflict");
+    assert_eq!(batch("none", json!([])).await.status, 201);
+    batch("none", json!([job("a")])).await.problem(409, "idempotency_conflict");
+    // What is refused takes no key.
+    assert_ne!(batch("mended", json!([{"type": 1}])).await.status, 201);
+    batch("mended", json!([{"type": "b", "delay": "1h", "idempotency_key": "o1"}]))
         .await
-        .problem(422, "invalid_value");
+        .problem(409, "idempotency_conflict");
+    assert_eq!(batch("mended", json!([job("a")])).await.status, 201);
+    assert_eq!(count(&api).await, 4);
 }
 
 #[tokio::test]

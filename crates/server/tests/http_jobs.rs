@@ -181,7 +181,13 @@ async fn lists_are_filtered_paged_and_stable() {
     assert_eq!(count_of("label.n=3").await, 1);
     assert_eq!(count_of("label.n=3&type=even").await, 0);
     assert_eq!(count_of("queue=nobody").await, 1);
-    assert_eq!(count_of("schedule=sch_1").await, 0);
+    assert_eq!(count_of("schedule=sch_01JDQ5M8ZK0000000000000000").await, 0);
+    for path in ["jobs", "jobs/count", "dead-letters"] {
+        for schedule in ["sch_1", "nightly", ""] {
+            let refused = api.get(&format!("/v1/{path}?schedule={schedule}")).await;
+            refused.problem(400, "invalid_parameter");
+        }
+    }
     assert_eq!(count_of("state=ready").await, 1);
     assert_eq!(count_of("state=scheduled&type=even").await, 4);
     assert_eq!(count_of("state=ready,scheduled&type=even").await, 5);

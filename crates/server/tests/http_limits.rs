@@ -145,3 +145,20 @@ async fn a_repeated_schedule_needs_no_room() {
     assert_eq!(each["schedules"][0], json!({"id": first, "duplicate": true}), "{each}");
     assert_eq!(each["schedules"][1]["error"]["code"], "limit_reached", "{each}");
 }
+
+#[tokio::test]
+async fn a_batch_without_room_for_all_is_told_how_many_were_asked_for() {
+    let api = Api::new().await;
+    put(&api, json!({"schedules": 4})).await;
+    let beats = |count: usize| Value::from(vec![json!({"type": "t", "every": "1h"}); count]);
+    assert_eq!(api.post("/v1/schedules/batch", &beats(3)).await.status.as_u16(), 201);
+    let whole = api.post("/v1/schedules/batch", &beats(3)).await.problem(409, "limit_reached");
+    let told = "the tenant has 3 schedules, asks for 3 more, and may have 4";
+    assert_eq!(whole["errors"][0]["detail"], told, "{whole}");
+    let each = api.post("/v1/schedules/batch?partial=true", &beats(3)).await.json();
+    assert_eq!((&each["count"], &each["refused"]), (&json!(1), &json!(2)), "{each}");
+    assert_eq!(each["schedules"][2]["error"]["detail"], told, "{each}");
+    let one =
+        api.post("/v1/schedules", &json!({"type": "t", "every": "1h"})).await.problem(409, "limit_reached");
+    assert!(one["detail"].as_str().unwrap().contains("has 4 schedules, and may have 4"), "{one}");
+}

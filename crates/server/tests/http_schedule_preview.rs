@@ -107,6 +107,51 @@ async fn an_interval_is_previewed_as_it_would_fire_if_it_were_made_or_changed_no
 }
 
 #[tokio::test]
+async fn fires_end_with_the_instants_that_can_be_written() {
+    let api = Api::new().await;
+    let asked = async |body: Value| {
+        let answer = api.post("/v1/schedules/preview", &body).await;
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        fires(&answer.json())
+    };
+    let told = asked(json!({"every": "3653d", "count": 1000})).await;
+    assert!(told.len() < 1_000 && told.last().is_some_and(|last| *last <= Timestamp::LATEST), "{told:?}");
+    let long = json!({"type": "t", "every": "3653d", "window": "1d"});
+    let made = api.post("/v1/schedules", &long).await.json();
+    let next =
+        api.get(&format!("/v1/schedules/{}/next?count=1000", made["id"].as_str().unwrap())).await.json();
+    assert_eq!(fires(&next).len(), told.len(), "each of them is an instant");
+    for fire in next["fires"].as_array().unwrap() {
+        assert!(fire["run_at"].as_str().unwrap().parse::<Timestamp>().is_ok(), "{fire}");
+    }
+
+    // What fires now and then does so until then.
+    for (expression, from) in [("0 0 29 2 *", "9997-01-01T00:00:00Z"), ("0 12 * * *", "9999-12-30T13:00:00Z")]
+    {
+        assert_eq!(asked(json!({"cron_expr": expression, "from": from})).await, [], "{expression}");
+        assert_eq!(asked(json!({"cron_expr": expression, "start_at": from})).await, [], "{expression}");
+    }
+    let last = asked(json!({"cron_expr": "0 12 * * *", "from": "9999-12-29T13:00:00Z"})).await;
+    assert_eq!(last, ["9999-12-30T12:00:00Z".parse::<Timestamp>().unwrap()]);
+    // Berlin's clocks go from 02:00 to 03:00 on the last Sunday of March.
+    for from in ["2026-01-01T00:00:00Z", "9998-01-01T00:00:00Z", "9999-12-30T13:00:00Z"] {
+        let never = json!({"cron_expr": "*/30 2 * 3 SUNL", "timezone": "Europe/Berlin", "from": from});
+        let refused = api.post("/v1/schedules/preview", &never).await.problem(422, "invalid_cron");
+        assert_eq!(refused["errors"][0]["pointer"], "/cron_expr", "{refused}");
+    }
+    let never = json!({"cron_expr": "0 0 30 2 *", "from": "9997-01-01T00:00:00Z"});
+    api.post("/v1/schedules/preview", &never).await.problem(422, "invalid_cron");
+
+    for field in ["from", "start_at", "end_at"] {
+        let mut late = json!({"cron_expr": "@daily"});
+        late[field] = json!("9999-12-31T23:59:59Z");
+        let refused = api.post("/v1/schedules/preview", &late).await.problem(422, "invalid_value");
+        assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"), "{refused}");
+        assert!(refused["detail"].as_str().unwrap().contains("9999-12-30T22:00:00.000Z"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_preview_makes_nothing_and_has_its_own_bounds() {
     let api = Api::new().await;
     let asked = |more: Value| {
@@ -126,7 +171,7 @@ async fn a_preview_makes_nothing_and_has_its_own_bounds() {
         (asked(json!({"count": 0})), "invalid_value", "/count", "1"),
         (asked(json!({"from": "now"})), "invalid_time", "/from", "RFC 3339"),
         (asked(json!({"every": "1h"})), "conflicting_fields", "/every", "cron_expr"),
-        (asked(json!({"payload": 1})), "unknown_field", "/payload", "nearest"),
+        (asked(json!({"payload": 1})), "unknown_field", "/payload", "cron_expr"),
         (json!({}), "missing_field", "/cron_expr", "every"),
         (json!({"cron_expr": "0 25 * * *"}), "invalid_cron", "/cron_expr", "at byte 2"),
         (

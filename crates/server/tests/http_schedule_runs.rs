@@ -4,11 +4,14 @@
 
 mod http_harness;
 
+use std::time::Duration;
+
 use http_harness::Api;
 use serde_json::{Value, json};
 use tidewheel_core::limits::{HOUR_MS, MINUTE_MS};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::time::Timestamp;
+use tidewheel_core::time::{Timestamp, format_duration};
+use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::{ScheduleCommand, ScheduleOrder};
 
@@ -82,6 +85,24 @@ async fn occurrences_start_one_after_another_and_are_in_the_ledger() {
     let schedule = api.get(&format!("/v1/schedules/{id}")).await.json();
     assert!(time(&schedule["last_fire_at"]) >= time(&seen[2]["fire_at"]));
     assert_eq!(schedule["version"], 1, "fires are no edits");
+}
+
+#[tokio::test]
+async fn what_is_made_late_behind_a_late_one_is_shown_as_late_as_it_is() {
+    let api = quick().await;
+    let id = create(&api, &json!({"every": "1s", "queue": "q"})).await;
+    // Nobody works for longer than two fires take.
+    SystemClock::new().sleep(Duration::from_millis(2_500)).await;
+    for _ in 0..2 {
+        succeed(&api, &api.take_one("q").await).await;
+    }
+    let rows = firings(&api, &id).await;
+    let [second, first] = rows.as_slice() else { panic!("{rows:?}") };
+    assert!(time(&second["run_at"]) > time(&second["fire_at"]), "{second}");
+    for row in [first, second] {
+        let late_ms = time(&row["started_at"]).since_ms(time(&row["fire_at"]));
+        assert_eq!(row["lag"], format_duration(late_ms), "{row}");
+    }
 }
 
 #[tokio::test]

@@ -440,9 +440,13 @@ async fn calendars_are_kept_and_schedules_go_by_them() {
     let date = |n: usize| days["fires"][n]["fire_at"].as_str().unwrap()[..10].to_owned();
     let path = "/v1/calendars/days-off";
     let body = json!({"cron_expr": "0 9 * * *", "exclude": "days-off"});
-    let unknown = api.post("/v1/schedules", &body).await.problem(422, "unknown_calendar");
-    assert_eq!(unknown["errors"][0]["pointer"], "/exclude");
-    api.post("/v1/schedules/preview", &body).await.problem(422, "unknown_calendar");
+    let within = json!({"cron_expr": "0 9 * * *", "exclude": {"calendar": "days-off"}});
+    for (body, pointer) in [(&body, "/exclude"), (&within, "/exclude/calendar")] {
+        for path in ["/v1/schedules", "/v1/schedules/preview"] {
+            let unknown = api.post(path, body).await.problem(422, "unknown_calendar");
+            assert_eq!(unknown["errors"][0]["pointer"], pointer, "{path}: {unknown}");
+        }
+    }
     api.get(path).await.problem(404, "calendar_not_found");
 
     let made = put(&api, path, &[], &json!({"dates": [date(0), date(0)]})).await;

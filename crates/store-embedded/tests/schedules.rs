@@ -275,6 +275,63 @@ async fn what_runs_keeps_what_it_asked_for_over_edits_and_crashes() {
     assert_runs(&store, &again).await;
 }
 
+/// Puts this in place of a job's record in `waiting`; gives what was there.
+fn replace_record(kv: &FaultyKv, job: &Job, record: &[u8]) -> Vec<u8> {
+    let mut found = Vec::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut visit = |key: &[u8], value: &[u8]| {
+        if key.ends_with(job.id.as_bytes()) {
+            found.push((key.to_vec(), value.to_vec()));
+        }
+        ControlFlow::Continue(())
+    };
+    kv.snapshot().scan(Keyspace::Waiting, all, Direction::Up, &mut visit).unwrap();
+    assert_eq!(found.len(), 1);
+    let (key, before) = found.remove(0);
+    let mut batch = Batch::default();
+    batch.put(Keyspace::Waiting, key, record.to_vec());
+    kv.commit(batch, Durability::Synced).unwrap();
+    before
+}
+
+#[tokio::test]
+async fn an_occurrence_that_goes_by_an_unreadable_job_is_refused_alone_and_without_a_trace() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = open(&kv, None);
+    let stuck = edit(&store, START, creating(1, "UTC")).await.unwrap();
+    let other = edit(&store, START, creating(2, "UTC")).await.unwrap();
+    let running = apply(&store, START.plus_ms(BEAT_MS), &stuck.jobs[0], claim()).await.unwrap();
+    let next = running.others[0].clone();
+    // Opened again, it has payloads of what runs on disk alone.
+    let (kv, store) = reopen(&kv, None);
+    let record = replace_record(&kv, &running.job, &[9, 0, 0]);
+
+    let as_stored = async || {
+        let schedule = store.schedules(&next.tenant, vec![stuck.schedule.id]).await.unwrap().remove(0);
+        let ledger = store.ledger(&next.tenant, stuck.schedule.id, None, 10).await.unwrap();
+        (schedule.unwrap(), ledger.entries, job(&store, &next).await.unwrap())
+    };
+    let before = as_stored().await;
+    let now = next.status.due_at;
+    let orders = [&*next, &other.jobs[0]].map(|job| Order {
+        tenant: job.tenant.clone(),
+        id: job.id,
+        command: claim(),
+        key: None,
+    });
+    let answers = store.apply(now, None, orders.to_vec()).await.unwrap();
+    assert_eq!(answers[0].as_ref().err(), Some(&Refusal::Unreadable));
+    assert!(answers[1].as_ref().is_ok_and(|applied| applied.others.len() == 1));
+    assert_eq!(as_stored().await, before);
+    let edited = store.edit_schedules(now, vec![carrying(&stuck.schedule, b"edited")]).await;
+    assert!(matches!(edited, Err(Error::Corrupt(_))), "{edited:?}");
+    assert_eq!(as_stored().await, before);
+
+    replace_record(&kv, &running.job, &record);
+    let skipped = apply(&store, now, &next, claim()).await.unwrap();
+    assert_eq!(skipped.job.status.state, State::Skipped, "the run before it is not over");
+}
+
 #[tokio::test]
 async fn an_occurrence_whose_schedule_is_damaged_is_refused_by_name() {
     let kv = Arc::new(FaultyKv::default());

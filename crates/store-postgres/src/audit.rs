@@ -20,8 +20,8 @@ use crate::record::Unreadable;
 use crate::sql;
 use crate::store::{Database, PostgresStore, plain};
 
-/// Held by whoever links changes of jobs.
-const LINK_LOCK: i64 = 0x7469_6465_6175_6469;
+/// Held by whoever links changes of jobs: in one schema one node at a time.
+const LINK_LOCK: &str = "1953064050, hashtext(current_schema())";
 /// Rows linked, and dropped, in one transaction.
 const ROWS_COUNT: i64 = 1_000;
 
@@ -125,10 +125,11 @@ enum IfBusy {
 async fn link_some(client: &ClientWrapper, if_busy: IfBusy) -> Result<bool, Trouble> {
     match if_busy {
         IfBusy::Wait => {
-            client.execute("SELECT pg_advisory_xact_lock($1)", &[&LINK_LOCK]).await?;
+            client.execute(&format!("SELECT pg_advisory_xact_lock({LINK_LOCK})"), &[]).await?;
         }
         IfBusy::LeaveIt => {
-            let row = client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&LINK_LOCK]).await?;
+            let row =
+                client.query_one(&format!("SELECT pg_try_advisory_xact_lock({LINK_LOCK})"), &[]).await?;
             if !row.try_get(0)? {
                 return Ok(false);
             }

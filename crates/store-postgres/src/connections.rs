@@ -216,6 +216,7 @@ impl Connections {
         match trouble {
             None => Health::Ready,
             Some(Error::Full(reason)) => Health::Full(reason),
+            Some(Error::Unavailable(reason)) => Health::Away(reason),
             Some(error) => Health::ReadOnly(error.to_string()),
         }
     }

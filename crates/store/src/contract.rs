@@ -112,6 +112,10 @@ pub enum Refusal {
     /// may have taken effect; repeating it is safe.
     #[error("the database it is in does not answer")]
     Away,
+    /// The job, or something else that the order goes by, is stored but cannot be read: its record is damaged. The store's log
+    /// says why. Nothing has changed.
+    #[error("the job cannot be read")]
+    Unreadable,
 }
 
 /// A tenant with work in a bucket.
@@ -213,6 +217,8 @@ pub enum Health {
     Full(String),
     /// Takes no writes, for this reason.
     ReadOnly(String),
+    /// Does not answer now, for this reason; it may do so again by itself.
+    Away(String),
 }
 
 /// A place to keep jobs, the schedules they come from, the small documents the server goes by, and the audit trail.
@@ -281,7 +287,9 @@ pub trait Store: Schedules + Documents + Audit {
     /// Each order is granted or refused by itself, against the state left by the ones before it. Fails as a
     /// whole with [`Error::Fenced`] when `epoch` is given and no longer the newest. The key of an order is judged
     /// before anything else and stored in the same durable batch as what the order changes. Spread over several databases,
-    /// it refuses the orders for those that are away ([`Refusal::Away`]), and fails only if none of them answered.
+    /// it refuses the orders for those that are away ([`Refusal::Away`]), and fails only if none of them answered. A store that
+    /// can tell which orders meet something unreadable refuses those alone ([`Refusal::Unreadable`]); another fails with
+    /// [`Error::Corrupt`].
     async fn apply(
         &self,
         now: Timestamp,

@@ -30,7 +30,7 @@ impl Database {
     pub fn trouble(&self) -> Option<&str> {
         match &self.health {
             Health::Ready => None,
-            Health::Full(reason) | Health::ReadOnly(reason) => Some(reason),
+            Health::Full(reason) | Health::ReadOnly(reason) | Health::Away(reason) => Some(reason),
         }
     }
 

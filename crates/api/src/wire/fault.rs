@@ -289,16 +289,41 @@ pub fn shown(name: &str) -> &str {
     name.char_indices().nth(NAME_CHARS_MAX).map_or(name, |(end, _)| name.get(..end).unwrap_or(name))
 }
 
-/// The one of `known` that is most like `name`.
+/// The one of `known` that is most like `name`, if one is: a name that is nothing like it would lead astray.
 #[must_use]
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = shown(name).to_ascii_lowercase();
-    let distance = |candidate: &str| {
-        // The beginning of a name is meant for it, however long the rest is.
-        let is_beginning = name.len() >= 3 && candidate.starts_with(&name);
-        if is_beginning { 0 } else { strsim::osa_distance(&name, candidate) }
-    };
-    known.iter().copied().min_by_key(|candidate| distance(candidate))
+    let ranked = known.iter().filter_map(|candidate| {
+        let rank = likeness(&name, &candidate.to_ascii_lowercase())?;
+        Some((rank, *candidate))
+    });
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, candidate)| candidate)
+}
+
+/// How much a name is like a known one, the least being the most like it: its beginning, a slip of the pen, a part of it,
+/// or its short form. `None` when it is none of these.
+fn likeness(name: &str, known: &str) -> Option<(u8, usize)> {
+    let is_word = name.len() >= 3;
+    // The beginning of a name is meant for it, however long the rest is.
+    if is_word && known.starts_with(name) {
+        return Some((0, 0));
+    }
+    let distance = strsim::osa_distance(name, known);
+    if distance * 3 <= name.chars().count().max(known.chars().count()) {
+        return Some((0, distance));
+    }
+    if is_word && (known.contains(name) || (known.len() >= 3 && name.contains(known))) {
+        return Some((1, distance));
+    }
+    is_short_for(name, known).then_some((2, distance))
+}
+
+/// Whether a few letters stand for a longer name, as `tz` does for `timezone`: they are in it, in their order, from the first.
+fn is_short_for(name: &str, known: &str) -> bool {
+    let mut rest = known.chars();
+    (2..=4).contains(&name.len())
+        && name.chars().next() == known.chars().next()
+        && name.chars().all(|letter| rest.any(|other| other == letter))
 }
 
 #[cfg(test)]
@@ -327,9 +352,31 @@ mod tests {
     #[test]
     fn the_nearest_name_is_found_whatever_the_case() {
         assert_eq!(nearest("runAt", &["queue", "run_at", "retry"]), Some("run_at"));
-        assert_eq!(nearest(&"x".repeat(100_000), &["queue"]), Some("queue"));
         assert_eq!(nearest("cron", &["name", "cron_expr"]), Some("cron_expr"));
+        assert_eq!(nearest("cron", &["ONCE", "CRON"]), Some("CRON"));
         assert_eq!(nearest("x", &[]), None);
+    }
+
+    #[test]
+    fn only_a_name_that_is_like_it_is_the_nearest() {
+        let known = ["name", "cron_expr", "every", "timezone", "dst", "target_url", "max_attempts", "retry"];
+        for (name, near) in [
+            ("tz", Some("timezone")),
+            ("zone", Some("timezone")),
+            ("time_zone", Some("timezone")),
+            ("cron_expression", Some("cron_expr")),
+            ("url", Some("target_url")),
+            ("attempts", Some("max_attempts")),
+            ("rety", Some("retry")),
+            ("evry", Some("every")),
+            ("colour", None),
+            ("x", None),
+            ("", None),
+            ("ü", None),
+        ] {
+            assert_eq!(nearest(name, &known), near, "{name}");
+        }
+        assert_eq!(nearest(&"x".repeat(100_000), &["queue"]), None);
     }
 
     #[test]

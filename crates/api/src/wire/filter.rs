@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::job::{Job, State};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use super::fault::{At, Code, Faults, nearest, shown};
@@ -63,6 +64,15 @@ impl ShownState {
     }
 }
 
+/// What is said of a name that is not that of a state.
+pub(super) fn no_state(name: &str, known: &[&str]) -> String {
+    let hint = match nearest(name, known) {
+        Some(near) => format!("the nearest is `{near}`"),
+        None => format!("write one of {}", known.join(", ")),
+    };
+    format!("{:?} is not a state; {hint}", shown(name))
+}
+
 /// Which jobs are meant; an empty filter means all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobFilter {
@@ -73,7 +83,7 @@ pub struct JobFilter {
     /// For this queue.
     pub queue: Option<Arc<str>>,
     /// Made by this schedule.
-    pub schedule: Option<Arc<str>>,
+    pub schedule: Option<ScheduleId>,
     /// With all of these labels.
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// First set for this instant or later.
@@ -93,8 +103,7 @@ impl JobFilter {
     pub(super) fn add_states(&mut self, text: &str) -> Result<(), String> {
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let Some(state) = ShownState::from_name(name) else {
-                let near = nearest(name, &ShownState::names()).unwrap_or_default();
-                return Err(format!("{:?} is not a state; the nearest is `{near}`", shown(name)));
+                return Err(no_state(name, &ShownState::names()));
             };
             if !self.states.contains(&state) {
                 self.states.push(state);
@@ -127,7 +136,10 @@ pub(super) fn read_filter(field: &Field<'_>, at: &At<'_>, faults: &mut Faults) -
     };
     filter.kind = name(fields.kind);
     filter.queue = name(fields.queue);
-    filter.schedule = name(fields.schedule);
+    filter.schedule = fields.schedule.and_then(|field| {
+        let id = field.text(&at, faults)?.parse::<ScheduleId>();
+        id.map_err(|fault| field.refuse(Code::InvalidValue, &at, faults, fault.to_string())).ok()
+    });
     filter.labels = fields.labels.and_then(|field| read_labels(&field, &at, faults)).unwrap_or_default();
     filter.from = fields.from.and_then(|field| field.time(&at, faults));
     filter.to = fields.to.and_then(|field| field.time(&at, faults));

@@ -248,5 +248,11 @@ fn recurring(
         idempotency_key,
         note: None,
     };
-    Some(ScheduleRequest { name: Some(parts.name), paused: None, definition, left_out: left_out(fields) })
+    Some(ScheduleRequest {
+        name: Some(parts.name),
+        paused: None,
+        definition,
+        left_out: left_out(fields),
+        excludes_by_object: false,
+    })
 }

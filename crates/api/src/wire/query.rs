@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tidewheel_core::id::JobId;
 use tidewheel_core::limits::{PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX};
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use super::fault::{At, Code, Faults, nearest, shown};
@@ -11,6 +12,8 @@ use super::filter::JobFilter;
 
 /// What stands before a label's key.
 const LABEL_PREFIX: &str = "label.";
+/// How a parameter for a label is written.
+const LABEL_SHOWN: &str = "label.KEY";
 /// Parameters of one query; more are not looked at.
 pub(super) const PARAMETERS_COUNT_MAX: usize = 100;
 
@@ -88,7 +91,10 @@ impl Query {
             "state" => self.filter.add_states(value).map_err(invalid)?,
             "type" => self.filter.kind = Some(value.into()),
             "queue" => self.filter.queue = Some(value.into()),
-            "schedule" => self.filter.schedule = Some(value.into()),
+            "schedule" => {
+                let id = value.parse::<ScheduleId>().map_err(|fault| invalid(format!("it is {fault}")))?;
+                self.filter.schedule = Some(id);
+            }
             "from" => self.filter.from = Some(time(value).map_err(invalid)?),
             "to" => self.filter.to = Some(time(value).map_err(invalid)?),
             "limit" => self.limit = limit(value).map_err(invalid)?,
@@ -118,9 +124,15 @@ pub fn cursor_text(last: JobId) -> String {
 
 pub(super) fn unknown(name: &str, known: &[&str], faults: &mut Faults) {
     let detail = match nearest(name, known) {
-        Some(LABEL_PREFIX) => "there is no such parameter; the nearest known one is `label.KEY`".to_owned(),
-        Some(near) => format!("there is no such parameter; the nearest known one is `{near}`"),
-        None => "there is no such parameter; this call has none".to_owned(),
+        Some(near) => {
+            let near = if near == LABEL_PREFIX { LABEL_SHOWN } else { near };
+            format!("there is no such parameter; the nearest known one is `{near}`")
+        }
+        None if known.is_empty() => "there is no such parameter; this call has none".to_owned(),
+        None => {
+            let known = known.join(", ").replace(LABEL_PREFIX, LABEL_SHOWN);
+            format!("there is no such parameter; the known ones are {known}")
+        }
     };
     refuse(Code::UnknownParameter, name, &detail, faults);
 }
@@ -188,9 +200,10 @@ mod tests {
     #[test]
     fn everything_a_list_can_be_asked() {
         let cursor = "job_01JDQ5M8ZK0000000000000000";
+        let schedule = "sch_01JDQ5M8ZK0000000000000000";
         let query = read(
             &format!(
-                "state=ready,running&state=dead&type=a%2Fb&queue=q&schedule=s&label.team=ops+1&label.a=b\
+                "state=ready,running&state=dead&type=a%2Fb&queue=q&schedule={schedule}&label.team=ops+1&label.a=b\
                  &from=2026-12-01T09:00:00%2B01:00&to=2026-12-01T09:00:00+00:00&limit=1000&cursor={cursor}&payload=true"
             ),
             LIST,
@@ -201,6 +214,7 @@ mod tests {
             [ShownState::Ready, ShownState::Stored(State::Running), ShownState::Stored(State::Dead)]
         );
         assert_eq!(query.filter.kind.as_deref(), Some("a/b"));
+        assert_eq!(query.filter.schedule.unwrap().to_string(), schedule);
         assert_eq!(query.filter.labels, [("a".into(), "b".into()), ("team".into(), "ops 1".into())]);
         assert_eq!(query.filter.from.unwrap().to_string(), "2026-12-01T08:00:00.000Z");
         assert_eq!(query.filter.to.unwrap().to_string(), "2026-12-01T09:00:00.000Z");
@@ -225,7 +239,12 @@ mod tests {
             ("type=%0a", LIST, InvalidParameter, "control"),
             ("type=%ff", LIST, MalformedRequest, "UTF-8"),
             ("type=%4", LIST, MalformedRequest, "percent"),
-            ("state=dead", DEAD_LIST, UnknownParameter, "nearest"),
+            ("state=dead", DEAD_LIST, UnknownParameter, "type, queue, schedule, label.KEY, "),
+            ("labl.=1", LIST, UnknownParameter, "`label.KEY`"),
+            ("state=asleep", LIST, InvalidParameter, "write one of scheduled, ready, "),
+            ("schedule=nightly", LIST, InvalidParameter, "it is not a schedule id"),
+            ("schedule=", LIST, InvalidParameter, "sch_"),
+            ("to=9999-12-31T23:59:59Z", LIST, InvalidParameter, "later than 9999-12-30T22:00:00.000Z"),
         ] {
             let faults = read(text, known).unwrap_err();
             assert_eq!(faults.len(), 1, "{text}: {faults:?}");

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tidewheel_core::time::Timestamp;
+use tidewheel_core::time::{InvalidTimestamp, Timestamp};
 
 use super::fault::{At, Code, Faults, nearest, shown};
 
@@ -123,8 +123,11 @@ fn fields<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Fault
         }
     };
     for name in scan.unknown {
-        let known = nearest(&name, K::NAMES).unwrap_or_default();
-        let detail = format!("there is no field {:?}; the nearest known one is `{known}`", shown(&name));
+        let known = match nearest(&name, K::NAMES) {
+            Some(known) => format!("the nearest known one is `{known}`"),
+            None => format!("the known ones are {}", K::NAMES.join(", ")),
+        };
+        let detail = format!("there is no field {:?}; {known}", shown(&name));
         faults.add(Code::UnknownField, &at.field(&name), detail);
     }
     for name in scan.twice {
@@ -348,9 +351,9 @@ impl<'a> Field<'a> {
         let text = self.text(at, faults)?;
         let found = parse(&text);
         if found.is_none() {
-            let near = nearest(&text, names).unwrap_or_default();
-            let detail =
-                format!("{:?} is none of {}; the nearest is `{near}`", shown(&text), names.join(", "));
+            let near = nearest(&text, names).map(|near| format!("; the nearest is `{near}`"));
+            let near = near.unwrap_or_default();
+            let detail = format!("{:?} is none of {}{near}", shown(&text), names.join(", "));
             self.refuse(Code::InvalidValue, at, faults, detail);
         }
         found
@@ -358,10 +361,27 @@ impl<'a> Field<'a> {
 
     /// Its value as an instant.
     pub fn time(&self, at: &At<'_>, faults: &mut Faults) -> Option<Timestamp> {
-        match self.free_text(at, faults)?.parse() {
-            Ok(time) => Some(time),
-            Err(fault) => {
-                self.refuse(Code::InvalidTime, at, faults, ToString::to_string(&fault));
+        let (time, fault) = self.instant(at, faults)?;
+        if let Some(fault) = fault {
+            self.refuse(Code::InvalidValue, at, faults, fault.to_string());
+            return None;
+        }
+        Some(time)
+    }
+
+    /// Its value as an instant, for what has a bound of its own: what is later than the latest there is, is
+    /// [`Timestamp::MAX`].
+    pub(super) fn time_to_bound(&self, at: &At<'_>, faults: &mut Faults) -> Option<Timestamp> {
+        self.instant(at, faults).map(|(time, _)| time)
+    }
+
+    /// Its value as an instant, and what is to be said of it if it is too late for one.
+    fn instant(&self, at: &At<'_>, faults: &mut Faults) -> Option<(Timestamp, Option<InvalidTimestamp>)> {
+        match self.free_text(at, faults)?.parse::<Timestamp>() {
+            Ok(time) => Some((time, None)),
+            Err(fault @ InvalidTimestamp::TooLate { .. }) => Some((Timestamp::MAX, Some(fault))),
+            Err(fault @ InvalidTimestamp::Unreadable { .. }) => {
+                self.refuse(Code::InvalidTime, at, faults, fault.to_string());
                 None
             }
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tidewheel_core::limits::{PAGE_COUNT_DEFAULT, PREVIEW_COUNT_MAX};
 use tidewheel_core::schedule::State;
 
-use super::fault::{At, Code, Faults, nearest, shown};
+use super::fault::{At, Code, Faults};
+use super::filter::no_state;
 use super::query::{PARAMETERS_COUNT_MAX, boolean, decode, limit, refuse, unknown};
 
 /// Parameters of a list of schedules.
@@ -98,8 +99,7 @@ impl ScheduleQuery {
     fn add_states(&mut self, text: &str) -> Result<(), String> {
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let Some(state) = State::from_name(name) else {
-                let near = nearest(name, &State::ALL.map(State::as_str)).unwrap_or_default();
-                return Err(format!("{:?} is not a state; the nearest is `{near}`", shown(name)));
+                return Err(no_state(name, &State::ALL.map(State::as_str)));
             };
             if !self.states.contains(&state) {
                 self.states.push(state);
@@ -141,7 +141,7 @@ mod tests {
             ("name=a&name=b", LIST, Code::InvalidParameter, "twice"),
             ("count=0", NEXT, Code::InvalidParameter, "1000"),
             ("count=1001", NEXT, Code::InvalidParameter, "1000"),
-            ("limit=5", NEXT, Code::UnknownParameter, "`count`"),
+            ("limit=5", NEXT, Code::UnknownParameter, "known ones are count"),
             ("type=%0a", LIST, Code::InvalidParameter, "control"),
             ("type=%ff", LIST, Code::MalformedRequest, "UTF-8"),
         ] {

@@ -6,6 +6,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::schedule::{
     Dates, Definition, Entry, Exclude, MisfirePolicy, Note, Outcome, Rule, Schedule, State, Timing,
+    window_offset_ms,
 };
 use tidewheel_core::time::{Timestamp, format_duration};
 
@@ -123,8 +124,14 @@ pub const fn job_of(entry: &Entry) -> Option<JobId> {
     }
 }
 
-/// Writes what became of one instant of an entry. `job` is the job made of it, as far as it is still known.
-pub fn firing(out: &mut JsonWriter, at: Timestamp, entry: &Entry, job: Option<&Job>, now: Timestamp) {
+/// Writes what became of one instant of an entry of a schedule. `job` is the job made of it, as far as it is still known.
+pub fn firing(
+    out: &mut JsonWriter,
+    schedule: &Schedule,
+    (at, entry): (Timestamp, &Entry),
+    job: Option<&Job>,
+    now: Timestamp,
+) {
     let (reason, catch_up, into) = match entry.outcome {
         Outcome::Fired { catch_up, .. } => (None, catch_up, None),
         Outcome::Coalesced { into } => (None, false, Some(into)),
@@ -138,9 +145,8 @@ pub fn firing(out: &mut JsonWriter, at: Timestamp, entry: &Entry, job: Option<&J
     // up for by hand was set to start much later than its time, and is not late for that.
     let (run_at, due_at) = match entry.outcome {
         Outcome::Fired { job_id, catch_up: true } => (Some(job_id.run_at()), Some(at)),
-        Outcome::Fired { job_id, .. } | Outcome::Triggered { job_id } => {
-            (Some(job_id.run_at()), Some(job_id.run_at()))
-        }
+        Outcome::Fired { job_id, .. } => (Some(job_id.run_at()), Some(meant_for(schedule, at, job_id, job))),
+        Outcome::Triggered { job_id } => (Some(job_id.run_at()), Some(job_id.run_at())),
         Outcome::Backfilled { .. } => (job.map(|job| job.status.due_at), None),
         Outcome::Coalesced { .. } | Outcome::Skipped(_) | Outcome::Missed => (None, None),
     };
@@ -164,6 +170,15 @@ pub fn firing(out: &mut JsonWriter, at: Timestamp, entry: &Entry, job: Option<&J
         out.key("state").text_or_null(job.map(|job| ShownState::of(job, now).as_str()));
         out.key("decided_at").plain(entry.decided_at);
     });
+}
+
+/// When the job of an instant was to start. Behind one that was late it is made late as well, and set for when it was made: that
+/// makes it no less late.
+fn meant_for(schedule: &Schedule, at: Timestamp, id: JobId, job: Option<&Job>) -> Timestamp {
+    let run_at = id.run_at();
+    let is_made_late = job.is_some_and(|job| job.spec.created_at == run_at);
+    let meant = || at.plus_ms(window_offset_ms(schedule.id, at, schedule.definition.window_ms));
+    if is_made_late { run_at.min(meant()) } else { run_at }
 }
 
 /// When the first attempt began that is still remembered.

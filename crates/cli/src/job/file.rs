@@ -72,7 +72,10 @@ pub(super) async fn submit(path: &Path, run: &str, link: &Link) -> Result<(), Fa
         }
         return Err(failure);
     }
-    Ok(summary(tally, took, link)?)
+    for line in summary(tally, took, link.out.is_json()) {
+        link.out.line(&line)?;
+    }
+    Ok(())
 }
 
 async fn send_all<R: io::BufRead>(
@@ -104,25 +107,24 @@ fn count(answer: &Answer, tally: &mut Tally) -> Result<(), Error> {
     Ok(())
 }
 
-fn summary(tally: Tally, took: Duration, link: &Link) -> io::Result<()> {
+/// The lines that tell what was done. The rate is of the new jobs, as the number before it is: what was there already is
+/// told apart from them.
+fn summary(tally: Tally, took: Duration, is_json: bool) -> Vec<String> {
     let Tally { submitted, duplicates } = tally;
-    let per_second = rate(submitted + duplicates, took);
-    if link.out.is_json() {
+    let per_second = rate(submitted, took);
+    if is_json {
         let ms = took.as_millis();
-        return link.out.line(&format!(
+        return vec![format!(
             "{{\"submitted\":{submitted},\"duplicates\":{duplicates},\"took_ms\":{ms},\"per_second\":{per_second}}}"
-        ));
+        )];
     }
+    let per_second = if submitted > 0 { format!(" ({}/s)", HumanCount(per_second)) } else { String::new() };
     let seconds = took.as_secs_f64();
-    link.out.line(&format!(
-        "{} submitted in {seconds:.1} s ({}/s)",
-        jobs(submitted),
-        HumanCount(per_second)
-    ))?;
+    let mut lines = vec![format!("{} submitted in {seconds:.1} s{per_second}", jobs(submitted))];
     if duplicates > 0 {
-        link.out.line(&format!("{} there already; --run NAME submits them once more", were(duplicates)))?;
+        lines.push(format!("{} there already; --run NAME submits them once more", were(duplicates)));
     }
-    Ok(())
+    lines
 }
 
 fn jobs(count: u64) -> String {
@@ -193,6 +195,25 @@ mod tests {
         for wrong in ["", "a b", "a:b", &"x".repeat(65)] {
             assert!(run_name(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_rate_is_of_the_jobs_the_line_counts() {
+        let told = |submitted, duplicates, is_json| {
+            summary(Tally { submitted, duplicates }, Duration::from_millis(1_500), is_json)
+        };
+        let there = |count: u64| format!("{} there already; --run NAME submits them once more", were(count));
+        assert_eq!(told(3_000, 0, false), ["3,000 jobs submitted in 1.5 s (2,000/s)"]);
+        assert_eq!(told(0, 3_000, false), ["0 jobs submitted in 1.5 s".to_owned(), there(3_000)]);
+        assert_eq!(told(150, 1, false), ["150 jobs submitted in 1.5 s (100/s)".to_owned(), there(1)]);
+        assert_eq!(
+            told(0, 3_000, true),
+            [r#"{"submitted":0,"duplicates":3000,"took_ms":1500,"per_second":0}"#]
+        );
+        assert_eq!(
+            told(150, 1, true),
+            [r#"{"submitted":150,"duplicates":1,"took_ms":1500,"per_second":100}"#]
+        );
     }
 
     #[test]

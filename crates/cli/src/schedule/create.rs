@@ -216,4 +216,10 @@ mod tests {
             assert!(read(line).is_err(), "{line:?}");
         }
     }
+
+    #[test]
+    fn whoever_does_not_say_when_is_told_every_way_to() {
+        let told = read(&["--name", "n"]).unwrap_err().to_string();
+        assert!(told.contains("<--cron <EXPRESSION>|--every <DURATION>>"), "{told}");
+    }
 }

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde::Deserialize;
-use tidewheel_core::schedule::check_name;
+use serde_json::value::RawValue;
 
+use super::check::Checker;
 use super::registered::Registered;
-use super::settled::{FIELDS, Settled};
+use super::settled::Settled;
 use super::yaml;
 use crate::document::Document;
 use crate::failure::Failure;
@@ -21,6 +21,10 @@ pub(crate) const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 const FAULTS_TOLD_MAX: usize = 20;
 /// What stands for stdin.
 const STDIN: &str = "-";
+/// The one key of a file.
+const KEY: &str = "schedules";
+/// What a file looks like.
+const FORM: &str = "the file must be a map with the key \"schedules\", a list of schedules";
 
 /// One schedule as it is wanted.
 #[derive(Debug)]
@@ -28,12 +32,6 @@ pub(crate) struct Entry {
     /// Its name.
     pub(crate) name: String,
     document: Document,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Schedules {
-    schedules: Vec<Document>,
 }
 
 impl Entry {
@@ -47,7 +45,8 @@ impl Entry {
         Settled::filled(&self.document, registered)
     }
 
-    /// Whether it says that the schedule is to wait, or to go on; nothing said leaves it as it is.
+    /// Whether it says that the schedule is to wait, or to go on; nothing said leaves it as it is. What is neither has
+    /// been refused with the file.
     pub(super) fn paused(&self) -> Option<bool> {
         self.raw("paused").and_then(|value| value.parse().ok())
     }
@@ -98,52 +97,50 @@ pub(super) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
 }
 
 fn entries(text: &str) -> Result<Vec<Entry>, Vec<String>> {
-    let one = |fault: String| vec![fault];
-    // JSON is read as JSON, which keeps payloads to the byte.
-    let json = text.trim_start().starts_with('{');
-    let file: Schedules = if json {
-        serde_json::from_str(text).map_err(|fault| one(fault.to_string()))?
-    } else {
-        let value = yaml::read(text).map_err(one)?;
-        serde_json::from_str(&value.to_string()).map_err(|fault| {
-            // The line would be one of a text nobody has seen.
-            let fault = fault.to_string();
-            one(fault.split(" at line ").next().unwrap_or_default().to_owned())
-        })?
-    };
+    let checker = Checker::new();
     let mut faults = Vec::new();
     let mut names = BTreeSet::new();
     let mut entries = Vec::new();
-    for (index, document) in file.schedules.into_iter().enumerate() {
+    for (index, item) in items(text).map_err(|fault| vec![fault])?.iter().enumerate() {
+        let Ok(document) = serde_json::from_str::<Document>(item.get()) else {
+            faults.push(format!("schedules[{index}]: must be a map of fields, such as name and every"));
+            continue;
+        };
         let name = document.text("name").unwrap_or_default();
         let place = if name.is_empty() { format!("schedules[{index}]") } else { name.clone() };
-        faults.extend(field_faults(&document).into_iter().map(|fault| format!("{place}: {fault}")));
-        match check_name(&name) {
-            Err(fault) => faults.push(format!("{place}: name: {fault}")),
-            Ok(()) if !names.insert(name.clone()) => faults.push(format!("{place}: stands here twice")),
-            Ok(()) => entries.push(Entry { name, document }),
+        faults.extend(checker.faults(item.get()).into_iter().map(|fault| format!("{place}: {fault}")));
+        if document.text("name").is_none() {
+            faults.push(format!("{place}: name: is missing; a file knows schedules by their names"));
+        } else if !names.insert(name.clone()) {
+            faults.push(format!("{place}: stands here twice"));
         }
+        entries.push(Entry { name, document });
     }
     if faults.is_empty() { Ok(entries) } else { Err(faults) }
 }
 
-fn field_faults(document: &Document) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    let mut faults = Vec::new();
-    for (name, _) in document.fields() {
-        if !FIELDS.contains(&name) {
-            let near = FIELDS.iter().min_by_key(|known| strsim::osa_distance(name, known));
-            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            faults.push(format!("there is no field {name:?}{near}"));
-        } else if !seen.insert(name) {
-            faults.push(format!("{name}: stands here twice"));
-        }
+/// The schedules of a file, each as JSON.
+fn items(text: &str) -> Result<Vec<Box<RawValue>>, String> {
+    // JSON is read as JSON, which keeps payloads to the byte.
+    let is_json = text.trim_start().starts_with('{');
+    let file: Document = if is_json {
+        serde_json::from_str(text)
+            .map_err(|fault| format!("what begins with {{ is read as JSON, and it is none: {fault}"))?
+    } else {
+        serde_json::from_str(&yaml::read(text)?.to_string()).map_err(|_| FORM.to_owned())?
+    };
+    if let Some((other, _)) = file.fields().find(|(name, _)| *name != KEY) {
+        return Err(format!("{FORM}, and no other; it has {other:?}"));
     }
-    let beats = ["cron_expr", "every"].iter().filter(|name| document.text(name).is_some()).count();
-    if beats != 1 {
-        faults.push("one of cron_expr and every is needed".to_owned());
+    let mut lists = file.fields().map(|(_, list)| list);
+    match (lists.next(), lists.next()) {
+        (Some(list), None) => serde_json::from_str(list.get()).map_err(|_| {
+            "\"schedules\" must be a list: in YAML each schedule begins with -, and no schedule at all is []"
+                .to_owned()
+        }),
+        (None, _) => Err(FORM.to_owned()),
+        (Some(_), Some(_)) => Err("the key \"schedules\" stands twice; keep one list".to_owned()),
     }
-    faults
 }
 
 #[cfg(test)]
@@ -163,21 +160,46 @@ mod tests {
 
     #[test]
     fn every_fault_is_told_at_once_with_its_schedule() {
-        let text = "schedules:\n- {name: a, every: 5m, windw: 1m}\n- {name: a, every: 5m}\n- {every: 5m}\n- {name: b c, every: 5m, cron_expr: '@daily'}\n";
+        let text = "schedules:\n- {name: a, every: 5m, windw: 1m}\n- {name: a, every: 5m}\n- {every: 5m}\n- {name: b c, every: 5m, cron_expr: '@daily'}\n- {name: '', every: 5m}\n- {name: 5, every: 5m}\n- {name: c, paused: yes}\n- 1\n";
         let faults = entries(text).unwrap_err().join("\n");
         for part in [
-            "a: there is no field \"windw\"; did you mean window?",
+            "a: windw: there is no field \"windw\"; the nearest known one is `window`",
             "a: stands here twice",
-            "schedules[2]: name: the name must not be empty",
-            "b c: one of cron_expr and every is needed",
+            "schedules[2]: name: is missing; a file knows schedules by their names",
+            "b c: every: `cron_expr` and `every` exclude each other",
             "b c: name: the name has the character ' '",
+            "schedules[4]: name: the name must not be empty",
+            "5: name: expected a string, found a number; put it in quotes: \"5\"",
+            "c: paused: expected true or false, found a string (\"yes\"); write paused: true or paused: false",
+            "c: cron_expr: a schedule needs `cron_expr`",
+            "schedules[7]: must be a map of fields",
         ] {
             assert!(faults.contains(part), "{part:?} is not in:\n{faults}");
         }
-        for wrong in
-            ["", "[]", "a", "schedules: 1", "schedules: []\nmore: 1", "{\"schedules\": [}", "schedules: [1]"]
-        {
-            assert_eq!(entries(wrong).unwrap_err().len(), 1, "{wrong}");
+    }
+
+    #[test]
+    fn a_file_of_another_form_is_told_what_it_must_be() {
+        for (wrong, wanted) in [
+            ("", ""),
+            ("# nothing\n", ""),
+            ("[]", FORM),
+            ("a", FORM),
+            ("- name: a\n  every: 5m\n", FORM),
+            ("{}", FORM),
+            ("schedule: []", "and no other; it has \"schedule\""),
+            ("schedules: []\nmore: 1", "and no other; it has \"more\""),
+            ("schedules: 1", "\"schedules\" must be a list"),
+            ("schedules:\n", "\"schedules\" must be a list"),
+            ("schedules:\n  name: a\n  every: 5m\n", "\"schedules\" must be a list"),
+            ("schedules: [1]", "schedules[0]: must be a map of fields"),
+            ("{\"schedules\": [}", "is read as JSON, and it is none"),
+            ("{\"schedules\": [], \"schedules\": []}", "stands twice"),
+            ("schedules: []\n---\nschedules: []\n", "more than one YAML document"),
+        ] {
+            let faults = entries(wrong).unwrap_err();
+            assert_eq!(faults.len(), 1, "{wrong}: {faults:?}");
+            assert!(faults[0].contains(wanted), "{wrong}: {faults:?}");
         }
         assert_eq!(entries("schedules: []").unwrap().len(), 0);
     }

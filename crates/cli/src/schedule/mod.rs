@@ -7,6 +7,7 @@
 //! | `act` | pause, resume, trigger, delete |
 //! | `backfill` | making up for a range of the past |
 //! | `file`, `yaml` | a file of schedules, read and written |
+//! | `check` | what the server would find wrong with a schedule of a file |
 //! | `settled` | a schedule's fields in one form, so that two can be compared |
 //! | `registered` | what is registered for job types, which speaks for schedules that do not |
 //! | `remote` | the calls that plan, apply, export and the imports share |
@@ -15,6 +16,7 @@
 mod act;
 pub(crate) mod apply;
 mod backfill;
+mod check;
 mod create;
 mod export;
 pub(crate) mod file;

@@ -10,12 +10,8 @@ use crate::submission::{Body, duration};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "When")]
 pub(crate) struct TimingArgs {
-    /// Whenever the wall clock shows this, such as "0 9 * * MON-FRI" or @daily
-    #[arg(long, value_name = "EXPRESSION", value_parser = cron, required_unless_present = "every")]
-    cron: Option<String>,
-    /// At this interval, such as 5m
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "cron")]
-    every: Option<String>,
+    #[command(flatten)]
+    beat: BeatArgs,
     /// Where the wall clock hangs, such as America/New_York [default: UTC]
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
@@ -46,6 +42,18 @@ pub(crate) struct TimingArgs {
     roll: Option<String>,
 }
 
+/// The two ways to say when: one of them, so that whoever gives none is told of both.
+#[derive(Debug, Clone, Default, Args)]
+#[group(required = true, multiple = false)]
+struct BeatArgs {
+    /// Whenever the wall clock shows this, such as "0 9 * * MON-FRI" or @daily
+    #[arg(long, value_name = "EXPRESSION", value_parser = cron)]
+    cron: Option<String>,
+    /// At this interval, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    every: Option<String>,
+}
+
 /// Checks an expression, so that a slip is told with its place before anything is sent.
 fn cron(text: &str) -> Result<String, String> {
     Cron::parse(text).map(|_| text.to_owned()).map_err(|fault| fault.to_string())
@@ -54,8 +62,8 @@ fn cron(text: &str) -> Result<String, String> {
 impl TimingArgs {
     /// As fields of a body.
     pub(super) fn add_to(&self, body: &mut Body) {
-        body.text("cron_expr", self.cron.as_deref());
-        body.text("every", self.every.as_deref());
+        body.text("cron_expr", self.beat.cron.as_deref());
+        body.text("every", self.beat.every.as_deref());
         body.text("timezone", self.timezone.as_deref());
         body.text("start_at", self.start_at.as_deref());
         body.text("end_at", self.end_at.as_deref());

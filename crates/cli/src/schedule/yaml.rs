@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_saphyr::{alias_limits, budget, options, ser_options};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error, UserMessageFormatter, alias_limits, budget, options, ser_options};
 
 /// Levels of nesting; payloads are the deepest part of a file.
 const DEPTH_MAX: usize = 128;
@@ -10,6 +11,9 @@ const DEPTH_MAX: usize = 128;
 const NODES_COUNT_MAX: usize = 2_000_000;
 /// Scalars, lists and maps that aliases repeat.
 const REPEATED_COUNT_MAX: usize = 100_000;
+
+/// YAML takes what begins with a star for an alias.
+const STAR_HINT: &str = "a cron expression that begins with * needs quotes";
 
 /// Reads one document. The error says where it goes wrong.
 pub(super) fn read(text: &str) -> Result<Value, String> {
@@ -20,12 +24,46 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|fault| {
-        let fault = fault.to_string();
-        let starred = ["alias", "anchor"].iter().any(|word| fault.contains(word));
-        let hint = if starred { "; a cron expression that begins with * needs quotes" } else { "" };
-        format!("{fault}{hint}")
-    })
+    serde_saphyr::from_str_with_options(text, options).map_err(|fault| told(&fault))
+}
+
+/// A fault in words that do not take knowing how the file is read, and what to do about it.
+fn told(fault: &Error) -> String {
+    let line = fault.location().map(|at| format!(", on line {}", at.line())).unwrap_or_default();
+    if let Error::AliasError { error, .. } = fault {
+        return told(error);
+    }
+    if let Error::DuplicateMappingKey { key, .. } = fault {
+        let key = key.as_ref().map_or_else(|| "a key".to_owned(), |key| format!("the key {key:?}"));
+        return format!("{key} stands twice in one map{line}; keep one");
+    }
+    if let Error::MultipleDocuments { .. } | Error::Budget { breach: BudgetBreach::Documents { .. }, .. } =
+        fault
+    {
+        return "the file has more than one YAML document; keep one".to_owned();
+    }
+    if let Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = fault {
+        return format!("the file nests deeper than {DEPTH_MAX} levels{line}; flatten it");
+    }
+    if let Error::Budget { .. } = fault {
+        return format!("the file has too many values or aliases{line}; split it, or write fewer aliases");
+    }
+    if let Error::AliasReplayLimitExceeded { .. }
+    | Error::AliasExpansionLimitExceeded { .. }
+    | Error::AliasReplayStackDepthExceeded { .. }
+    | Error::AliasReplayCounterOverflow { .. } = fault
+    {
+        return format!("aliases repeat too much of the file{line}; write fewer of them");
+    }
+    if let Error::RecursiveReferencesRequireWeakTypes { .. } = fault {
+        return format!("an alias stands inside of what it repeats{line}; take it out");
+    }
+    if let Error::UnknownAnchor { .. } = fault {
+        return format!("an alias names nothing in the file{line}; {STAR_HINT}");
+    }
+    let is_starred = ["alias", "anchor"].iter().any(|word| fault.to_string().contains(word));
+    let said = fault.render_with_formatter(&UserMessageFormatter);
+    if is_starred { format!("{said}; {STAR_HINT}") } else { said }
 }
 
 /// Writes a document that [`read`] reads as the same.
@@ -123,6 +161,29 @@ mod tests {
         assert!(read("a: 1\n---\nb: 2\n").is_err(), "one document");
         assert!(read("a: 1\na: 2\n").is_err(), "a key twice");
         assert!(read("cron_expr: */5 * * * *\n").unwrap_err().contains("needs quotes"));
+    }
+
+    #[test]
+    fn faults_are_told_in_the_words_of_a_file() {
+        for (text, wanted) in [
+            ("a: 1\n---\nb: 2\n", "the file has more than one YAML document; keep one"),
+            ("a:\n  b: 1\n  b: 2\n", "the key \"b\" stands twice in one map, on line 3; keep one"),
+            ("a: *b\n", "an alias names nothing in the file"),
+        ] {
+            let fault = read(text).unwrap_err();
+            assert!(fault.starts_with(wanted), "{text}: {fault}");
+        }
+        for text in [
+            "a: &a [*a]".to_owned(),
+            "[".repeat(100_000),
+            format!("a: &a [x, x, x, x]\nb: [{}]\n", vec!["*a"; 50_000].join(", ")),
+            "a: .nan".to_owned(),
+        ] {
+            let Err(fault) = read(&text) else { continue };
+            for inside in ["breach", "Policy", "Options", "weak", "replay", "struct"] {
+                assert!(!fault.contains(inside), "{fault}");
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) struct Overview {
     pub(super) memory: Memory,
     pub(super) backlog_age_ms: u64,
     pub(super) lanes: Vec<Lane>,
+    /// Those with the most jobs waiting, most first; none for who may not see other tenants.
+    pub(super) tenants: Option<Vec<Backlog>>,
     pub(super) history: Vec<Past>,
 }
 
@@ -61,6 +63,13 @@ pub(super) struct Lane {
     pub(super) more: bool,
     pub(super) oldest_at: Option<String>,
     pub(super) waits_for: Option<String>,
+}
+
+/// A tenant with jobs that wait. How many is asked for with all its other numbers.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Backlog {
+    pub(super) id: String,
 }
 
 /// Some seconds of the last minutes.

@@ -257,7 +257,8 @@ fn tenants(frame: &Frame) -> Table<'_> {
         ]
     };
     let total = (frame.tenants.len() + frame.tenants_not_counted).to_string();
-    let total = if frame.tenants_not_counted > 0 { format!("{total}+") } else { total };
+    let is_cut = frame.tenants_not_counted > 0 || frame.tenants_more;
+    let total = if is_cut { format!("{total}+") } else { total };
     Table { columns: TENANTS, rows: frame.tenants.iter().map(row).collect(), total }
 }
 

@@ -78,7 +78,11 @@ fn busy() -> Answers {
 }
 
 fn frame(answers: Answers) -> Frame {
-    let starts = |at_ms, acme| Starts { at_ms, by_tenant: BTreeMap::from([("acme".to_owned(), acme)]) };
+    let starts = |at_ms, acme| Starts {
+        at_ms,
+        by_tenant: BTreeMap::from([("acme".to_owned(), acme)]),
+        of_others: false,
+    };
     answers.into_frame(Some(&starts(0, 4_760)), &starts(2_000, 5_000))
 }
 
@@ -128,6 +132,63 @@ fn a_hostile_name_cannot_steer_the_terminal() {
     answers.overview.lanes.iter_mut().for_each(|lane| lane.name = hostile.to_owned());
     let text = drawn(&frame(answers), 80, 50);
     assert!(text.contains("a\u{fffd}[2J\u{fffd}b") && !text.contains(['\u{1b}', '\r']), "{text}");
+}
+
+#[test]
+fn a_queue_of_another_tenant_without_a_worker_says_so() {
+    let mut answers = busy();
+    answers.overview.lanes.clear();
+    let frame = frame(answers);
+    let lanes: Vec<_> =
+        frame.lanes.iter().map(|lane| (lane.name.as_str(), lane.waits_for.as_deref())).collect();
+    assert_eq!(lanes, [("mail", None), ("reports", Some("no_worker"))]);
+}
+
+#[test]
+fn an_empty_queue_without_a_worker_waits_for_nothing() {
+    let metrics = "tidewheel_queue_depth{queue=\"a\"} 0\ntidewheel_queue_workers{queue=\"a\"} 1\n\
+                   tidewheel_queue_depth{queue=\"b\"} 0\ntidewheel_queue_workers{queue=\"b\"} 0\n";
+    let frame = frame(Answers { metrics: Metrics::read(metrics), ..Answers::default() });
+    let lanes: Vec<_> =
+        frame.lanes.iter().map(|lane| (lane.name.as_str(), lane.waits_for.as_deref())).collect();
+    assert_eq!(lanes, [("a", None)]);
+}
+
+#[test]
+fn more_tenants_than_the_server_names_are_told_of() {
+    let with = |named: usize, waiting: u64| {
+        let backlogs: Vec<_> = (0..named).map(|n| json!({"id": format!("t{n}"), "waiting": 1})).collect();
+        let count = BTreeMap::from([("scheduled".to_owned(), 1)]);
+        frame(Answers {
+            own: "t0".to_owned(),
+            overview: read(json!({"jobs": {"scheduled": 1}, "tenants": backlogs})),
+            metrics: Metrics::read(&format!("tidewheel_jobs{{state=\"scheduled\"}} {waiting}\n")),
+            counts: (1..named).map(|n| (format!("t{n}"), count.clone())).collect(),
+            ..Answers::default()
+        })
+    };
+    let cut = with(20, 21);
+    assert!(
+        cut.tenants_more && drawn(&cut, 80, 50).contains("TENANT (20 of 20+)"),
+        "{}",
+        drawn(&cut, 80, 50)
+    );
+    let whole = with(20, 20);
+    assert!(!whole.tenants_more && !drawn(&whole, 80, 50).contains("TENANT ("));
+    assert!(!with(19, 21).tenants_more, "the numbers of all are only a moment old");
+}
+
+#[test]
+fn a_rate_that_is_not_counted_by_itself_is_not_told() {
+    let starts = |at_ms, acme| Starts {
+        at_ms,
+        by_tenant: BTreeMap::from([("acme".to_owned(), acme)]),
+        of_others: true,
+    };
+    let frame = busy().into_frame(Some(&starts(0, 4_760)), &starts(2_000, 5_000));
+    let told: Vec<_> =
+        frame.tenants.iter().map(|row| (row.name.as_str(), row.started_per_s.is_some())).collect();
+    assert_eq!(told, [("acme", true), ("tiny", false), ("default", false)]);
 }
 
 #[test]

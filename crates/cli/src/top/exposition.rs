@@ -12,6 +12,8 @@ pub(super) struct Metrics {
     pub(super) jobs: BTreeMap<String, u64>,
     /// Attempts started since the server's start, by tenant.
     pub(super) starts: BTreeMap<String, u64>,
+    /// Whether tenants without numbers of their own have started some, too.
+    pub(super) starts_of_others: bool,
     /// Queues of all tenants.
     pub(super) queues: BTreeMap<String, Queue>,
 }
@@ -31,7 +33,10 @@ impl Metrics {
         for (name, label, value) in text.lines().filter_map(sample) {
             match name {
                 "tidewheel_jobs" => drop(metrics.jobs.insert(label, whole(value))),
-                "tidewheel_scheduling_lag_seconds_count" if label != OTHERS => {
+                "tidewheel_scheduling_lag_seconds_count" if label == OTHERS => {
+                    metrics.starts_of_others = value > 0.0;
+                }
+                "tidewheel_scheduling_lag_seconds_count" => {
                     metrics.starts.insert(label, whole(value));
                 }
                 "tidewheel_queue_depth" => metrics.queue(label).depth = whole(value),
@@ -81,6 +86,7 @@ mod tests {
         );
         assert_eq!(metrics.jobs, BTreeMap::from([("dead".to_owned(), 7)]));
         assert_eq!(metrics.starts, BTreeMap::from([("acme".to_owned(), 12)]));
+        assert!(metrics.starts_of_others && !Metrics::read("").starts_of_others);
         let mail = metrics.queues["mail"];
         assert_eq!((mail.depth, mail.workers), (3, 2));
         assert!((mail.oldest_age_s - 1.5).abs() < 1e-9);

@@ -9,6 +9,11 @@ use tidewheel_core::time::Timestamp;
 use super::answers::{Cluster, Lag, Memory, Overview, Rates, Tenants, Worker, Workers};
 use super::exposition::Metrics;
 
+/// As many tenants with jobs waiting as an overview names.
+const TENANTS_NAMED_COUNT_MAX: usize = 20;
+/// Why jobs do not move, in the server's word, where nobody takes from their queue.
+const NO_WORKER: &str = "no_worker";
+
 /// Everything the server said at one look.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
@@ -33,6 +38,8 @@ pub(super) struct Answers {
 pub(super) struct Starts {
     pub(super) at_ms: i64,
     pub(super) by_tenant: BTreeMap<String, u64>,
+    /// Whether tenants that are not among these have started some, too.
+    pub(super) of_others: bool,
 }
 
 /// One look, as it is drawn, and printed with `-o json`.
@@ -53,6 +60,8 @@ pub(super) struct Frame {
     pub(super) backlog_age_ms: u64,
     pub(super) tenants: Vec<TenantRow>,
     pub(super) tenants_not_counted: usize,
+    /// Whether jobs of yet other tenants wait.
+    pub(super) tenants_more: bool,
     pub(super) lanes: Vec<LaneRow>,
     pub(super) workers: Vec<WorkerRow>,
     /// Whether there are more workers than these.
@@ -142,6 +151,7 @@ impl Answers {
         let now = self.overview.now.parse::<Timestamp>().ok();
         let knows_all = !self.metrics.jobs.is_empty();
         let jobs = if knows_all { &self.metrics.jobs } else { &self.overview.jobs };
+        let tenants_more = self.has_more_waiting(&tenants);
         Frame {
             jobs: Jobs::read(jobs),
             jobs_of: (!knows_all).then(|| self.own.clone()),
@@ -156,6 +166,7 @@ impl Answers {
             backlog_age_ms: self.overview.backlog_age_ms,
             tenants,
             tenants_not_counted: self.uncounted,
+            tenants_more,
             lanes,
             workers_more: self.workers.next_cursor.is_some(),
             workers: self.workers.items.into_iter().map(|worker| worker_row(worker, now)).collect(),
@@ -164,7 +175,7 @@ impl Answers {
         }
     }
 
-    /// Those with most waiting first.
+    /// Those with most waiting and running first.
     fn tenant_rows(&self, before: Option<&Starts>, starts: &Starts) -> Vec<TenantRow> {
         let own = std::iter::once((&self.own, &self.overview.jobs));
         let mut rows: Vec<TenantRow> = own
@@ -185,6 +196,14 @@ impl Answers {
         rows
     }
 
+    /// Whether jobs wait that are of none of these. What is counted over all tenants is a moment old and may differ for
+    /// that alone, so it decides only where the server named as many tenants as it ever does.
+    fn has_more_waiting(&self, rows: &[TenantRow]) -> bool {
+        let named = self.overview.tenants.as_ref().map_or(0, Vec::len);
+        let shown: u64 = rows.iter().map(|row| row.jobs.waiting()).sum();
+        named >= TENANTS_NAMED_COUNT_MAX && shown < Jobs::read(&self.metrics.jobs).waiting()
+    }
+
     /// The deepest first. Queues are known over all tenants only to those who may see the metrics.
     fn lane_rows(&self) -> Vec<LaneRow> {
         let now = self.overview.now.parse::<Timestamp>().ok();
@@ -199,7 +218,8 @@ impl Answers {
                 more: false,
                 oldest_ms: (queue.depth > 0).then_some(oldest_ms),
                 workers: Some(queue.workers),
-                waits_for: None,
+                // The overview gives reasons for the own jobs alone; this one follows from the numbers.
+                waits_for: (queue.depth > 0 && queue.workers == 0).then(|| NO_WORKER.to_owned()),
             });
         }
         for lane in &self.overview.lanes {
@@ -230,6 +250,10 @@ impl Answers {
 fn rate(tenant: &str, before: &Starts, now: &Starts) -> Option<f64> {
     // Who may not see the metrics sees no tenant in them.
     let ms = now.at_ms.checked_sub(before.at_ms).filter(|ms| *ms > 0 && !now.by_tenant.is_empty())?;
+    // Those who are counted together have no rate of their own.
+    if now.of_others && !now.by_tenant.contains_key(tenant) {
+        return None;
+    }
     let [earlier, later] = [before, now].map(|starts| starts.by_tenant.get(tenant).copied().unwrap_or(0));
     // A server that started anew counts from zero.
     Some(later.saturating_sub(earlier) as f64 * SECOND_MS as f64 / ms as f64)

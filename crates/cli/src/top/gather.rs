@@ -1,6 +1,7 @@
 //! Asking the server: a handful of cheap calls per look. What the key may not see is left out, and named.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -80,8 +81,12 @@ impl Gatherer {
         let own =
             own.or_else(|| tenants.items.first().filter(|_| tenants.items.len() == 1).map(|t| t.id.clone()));
         let own = own.unwrap_or_else(|| TENANT_DEFAULT.to_owned());
-        let (counts, uncounted) = self.counts(&own, &tenants, &metrics).await?;
-        let starts = Starts { at_ms: self.clock.monotonic_ms(), by_tenant: metrics.starts.clone() };
+        let (counts, uncounted) = self.counts(others(&own, &overview, &tenants, &metrics)).await?;
+        let starts = Starts {
+            at_ms: self.clock.monotonic_ms(),
+            by_tenant: metrics.starts.clone(),
+            of_others: metrics.starts_of_others,
+        };
         let answers = Answers {
             url: self.client.url().to_owned(),
             own,
@@ -115,19 +120,11 @@ impl Gatherer {
         }
     }
 
-    /// Jobs by state of all tenants but the own one, as far as there are not too many; and how many those are.
+    /// Jobs by state of the first of these tenants; and how many more there are.
     async fn counts(
         &mut self,
-        own: &str,
-        tenants: &Tenants,
-        metrics: &Metrics,
+        mut names: Vec<String>,
     ) -> Result<(BTreeMap<String, BTreeMap<String, u64>>, usize), Error> {
-        let known = tenants.items.iter().map(|tenant| &tenant.id).chain(metrics.starts.keys());
-        let mut names: Vec<String> = known.filter(|name| *name != own).cloned().collect();
-        names.sort_unstable();
-        names.dedup();
-        // Those that have started most are most worth a look.
-        names.sort_by_key(|name| std::cmp::Reverse(metrics.starts.get(name).copied().unwrap_or(0)));
         let uncounted = names.len().saturating_sub(TENANTS_ASKED_COUNT_MAX);
         names.truncate(TENANTS_ASKED_COUNT_MAX);
         let mut counts = BTreeMap::new();
@@ -151,7 +148,49 @@ impl Gatherer {
     }
 }
 
+/// All tenants that are known but the own one, those most worth a look first: who has most waiting, also if nothing of
+/// it has ever started, then who has started most.
+fn others(own: &str, overview: &Overview, tenants: &Tenants, metrics: &Metrics) -> Vec<String> {
+    let waiting = overview.tenants.iter().flatten().map(|tenant| &tenant.id);
+    let mut rest: Vec<&String> =
+        tenants.items.iter().map(|tenant| &tenant.id).chain(metrics.starts.keys()).collect();
+    rest.sort_by_key(|name| (Reverse(metrics.starts.get(*name).copied().unwrap_or(0)), *name));
+    let mut seen = BTreeSet::from([own]);
+    waiting.chain(rest).filter(|name| seen.insert(name.as_str())).cloned().collect()
+}
+
 /// Whether the key is fine and may not see this.
 fn is_forbidden(error: &Error) -> bool {
     error.problem().is_some_and(|problem| problem.status == 403)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tenants_with_most_waiting_are_asked_about_first_also_if_nothing_of_theirs_started() {
+        let overview = serde_json::from_value(json!({"tenants": [
+            {"id": "quiet", "waiting": 10_000}, {"id": "own", "waiting": 20}, {"id": "busy", "waiting": 7},
+        ]}));
+        let tenants =
+            serde_json::from_value(json!({"items": [{"id": "set"}, {"id": "quiet"}, {"id": "own"}]}));
+        let metrics = Metrics {
+            starts: BTreeMap::from(
+                [("busy", 9), ("a", 1), ("b", 5), ("own", 99)].map(|(id, count)| (String::from(id), count)),
+            ),
+            ..Metrics::default()
+        };
+        let names = others("own", &overview.unwrap(), &tenants.unwrap(), &metrics);
+        assert_eq!(names, ["quiet", "busy", "b", "a", "set"]);
+    }
+
+    #[test]
+    fn who_may_not_see_other_tenants_is_told_of_none() {
+        let overview = serde_json::from_value(json!({"tenants": null})).unwrap();
+        let tenants = serde_json::from_value(json!({"items": [{"id": "own"}]})).unwrap();
+        assert!(others("own", &overview, &tenants, &Metrics::default()).is_empty());
+    }
 }

@@ -197,12 +197,7 @@ async fn attend(
     let (word, detail) = match (&verdict, context.stopping()) {
         (_, Some(why)) => ("stopped", format!("{why:?}")),
         (Ok(result), None) => ("succeeded", String::from_utf8_lossy(result).into_owned()),
-        (Err(JobFailure::Final(error)), None) => ("failed", error.clone()),
-        (
-            Err(JobFailure::Retry(error) | JobFailure::RetryAfter(error, _) | JobFailure::Cancelled(error)),
-            None,
-        ) => ("retried", error.clone()),
-        (Err(JobFailure::Snooze(_)), None) => ("retried", String::new()),
+        (Err(failure), None) => failed(failure, context.attempt(), context.job().max_attempts),
     };
     let (id, kind, attempt) = (context.id(), &context.job().r#type, context.attempt());
     let line = if out.is_json() {
@@ -217,4 +212,42 @@ async fn attend(
     // Without a stdout the work goes on: the server has the outcomes.
     out.line(&line).ok();
     verdict
+}
+
+/// The word for a failure, and its reason. Another attempt is promised only where there will be one: from the last on
+/// that the policy allows, the word is that of a final failure. Attempts that cost nothing have numbers, too, so there
+/// may be one more all the same; only the server knows. One that does not say how many are allowed says 0.
+fn failed(failure: &JobFailure, attempt: u32, max_attempts: u32) -> (&'static str, String) {
+    let may_be_last = max_attempts > 0 && attempt >= max_attempts;
+    match failure {
+        JobFailure::Final(error) => ("failed", error.clone()),
+        JobFailure::Retry(error) | JobFailure::RetryAfter(error, _) => {
+            (if may_be_last { "failed" } else { "retried" }, error.clone())
+        }
+        JobFailure::Cancelled(error) => ("cancelled", error.clone()),
+        JobFailure::Snooze(_) => ("retried", String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_attempt_is_promised_only_where_there_is_one() {
+        let word = |failure: &JobFailure, attempt, max_attempts| failed(failure, attempt, max_attempts).0;
+        let retry = JobFailure::retry("why");
+        let later = JobFailure::retry_after("why", Duration::from_secs(1));
+        for failure in [&retry, &later] {
+            assert_eq!(
+                [(1, 2), (2, 2), (3, 2), (1, 1)].map(|(attempt, max)| word(failure, attempt, max)),
+                ["retried", "failed", "failed", "failed"]
+            );
+            assert_eq!(word(failure, 7, 0), "retried", "a server that does not say how many there may be");
+        }
+        assert_eq!(failed(&retry, 2, 2).1, "why");
+        assert_eq!(word(&JobFailure::Final("why".to_owned()), 1, 5), "failed");
+        assert_eq!(word(&JobFailure::Snooze(Duration::ZERO), 2, 2), "retried", "it costs no attempt");
+        assert_eq!(word(&JobFailure::Cancelled("why".to_owned()), 1, 5), "cancelled");
+    }
 }

@@ -8,6 +8,11 @@ pub const EXPRESSION_BYTES_MAX: usize = 1024;
 
 /// `nW` beyond this day would have no day to be nearest to in February.
 const NEAREST_WEEKDAY_MAX: u32 = 28;
+/// What may be written with a `W`, for hints. The other forms have ranges of their own too.
+const NEAREST_WEEKDAY_TAKES: &str =
+    "write 1W to 28W, the days every month has, or LW for a month's last weekday";
+const BEFORE_LAST_TAKES: &str = "write L-1 to L-30, that many days before a month's last, or L for the last";
+const NTH_TAKES: &str = "write #1 to #5, such as FRI#2 for a month's second, or 5L for its last";
 /// How much of the expression a problem repeats.
 const QUOTED_CHARS_MAX: usize = 24;
 
@@ -152,9 +157,10 @@ fn days(word: Word<'_>) -> Result<Days, ParseError> {
         } else if item.is("LW") {
             days.last_weekday = true;
         } else if let Some((_, before)) = item.split('-').filter(|(left, _)| left.is("L")) {
-            days.before_last |= 1 << number_within(FIELD, before, 1, 30)?;
+            days.before_last |= 1 << number_among(FIELD, before, (1, 30), BEFORE_LAST_TAKES)?;
         } else if let Some(day) = item.before("W") {
-            days.nearest_weekday |= 1 << number_within(FIELD, day, 1, NEAREST_WEEKDAY_MAX)?;
+            let days_taken = (1, NEAREST_WEEKDAY_MAX);
+            days.nearest_weekday |= 1 << number_among(FIELD, day, days_taken, NEAREST_WEEKDAY_TAKES)?;
         } else {
             days.plain |= plain_item(FIELD, item)?;
         }
@@ -171,7 +177,7 @@ fn weekdays(word: Word<'_>) -> Result<Weekdays, ParseError> {
             weekdays.plain |= span(FIELD.min(), FIELD.max(), 1);
         } else if let Some((weekday, nth)) = item.split('#') {
             let weekday = 1 << value(FIELD, weekday)?;
-            let nth = number_within(FIELD, nth, 1, 5)?;
+            let nth = number_among(FIELD, nth, (1, 5), NTH_TAKES)?;
             for (_, set) in (1..).zip(&mut weekdays.nth).filter(|(week, _)| *week == nth) {
                 *set |= sunday_as_zero(weekday);
             }
@@ -248,14 +254,20 @@ fn value(field: Field, word: Word<'_>) -> Result<u32, ParseError> {
     if let Some((value, _)) = (field.min()..).zip(field.names()).find(|(_, name)| word.is(name)) {
         return Ok(value);
     }
-    number_within(field, word, field.min(), field.max())
+    number_among(field, word, (field.min(), field.max()), field.takes())
 }
 
-fn number_within(field: Field, word: Word<'_>, min: u32, max: u32) -> Result<u32, ParseError> {
+/// A number from `min` to `max`; `takes` says what to write in place of another.
+fn number_among(
+    field: Field,
+    word: Word<'_>,
+    (min, max): (u32, u32),
+    takes: &str,
+) -> Result<u32, ParseError> {
     let number = number(field, word)?;
     if number < min || number > max {
         let problem = format!("{} is not between {min} and {max}", quoted(word.text));
-        return Err(error(field, word, problem, field.takes()));
+        return Err(error(field, word, problem, takes));
     }
     Ok(number)
 }

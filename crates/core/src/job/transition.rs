@@ -49,6 +49,9 @@ pub enum Rejection {
     /// More attempts than a token can number.
     #[error("the job has been run as often as a job can be; submit a new one")]
     TooManyAttempts,
+    /// It would run when its time is over.
+    #[error("the job expires at {0}, and would not start; set it for a time before that")]
+    ExpiresBefore(Timestamp),
 }
 
 /// Applies `command` to `job` at `now`.
@@ -100,6 +103,11 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
         }
         Command::Amend { run_at, priority } => {
             let mut next = waiting(job)?;
+            if let (Some(run_at), Some(expires_at)) = (run_at, job.spec.expires_at)
+                && expires_at <= *run_at
+            {
+                return Err(Rejection::ExpiresBefore(expires_at));
+            }
             next.status.due_at = run_at.unwrap_or(next.status.due_at);
             if let Some(priority) = priority {
                 Arc::make_mut(&mut next.spec).priority = *priority;
@@ -327,6 +335,12 @@ fn end_attempt(
         });
     }
     then(status);
+    // What would be tried again when its time is over is due when it ends, to be ended then.
+    if status.state == State::Retrying
+        && let Some(expires_at) = job.spec.expires_at
+    {
+        status.due_at = status.due_at.min(expires_at.max(now));
+    }
     Ok(Change::To(next))
 }
 

@@ -248,6 +248,8 @@ impl<'a> Search<'a> {
 
 fn interval(interval_ms: i64, anchor: Timestamp, from: Timestamp, way: Way) -> Option<Timestamp> {
     let interval_ms = interval_ms.max(1);
+    // Whoever asks for the last one asks from beyond the last instant there is.
+    let from = from.min(Timestamp::LATEST.plus_ms(1));
     let passed = from.as_ms().checked_sub(anchor.as_ms())?;
     let count = match way {
         Way::Forward if passed < 0 => 0,
@@ -255,7 +257,8 @@ fn interval(interval_ms: i64, anchor: Timestamp, from: Timestamp, way: Way) -> O
         Way::Backward if passed <= 0 => return None,
         Way::Backward => (passed - 1) / interval_ms,
     };
-    anchor.as_ms().checked_add(count.checked_mul(interval_ms)?).map(Timestamp::from_ms)
+    let found = anchor.as_ms().checked_add(count.checked_mul(interval_ms)?).map(Timestamp::from_ms);
+    found.filter(|found| *found <= Timestamp::LATEST)
 }
 
 /// Whether `one` comes before `other` on the way.

@@ -83,7 +83,7 @@ pub(super) async fn write(shared: &Shared, orders: Vec<Order>) {
 /// Has the scheduler take attempts for ended whose outcomes wait for a database that is away: their places are for others.
 fn set_aside(shared: &Shared, orders: &[Order]) {
     let each = orders.iter().map(|order| (order.tenant.clone(), order.id, order.command.token()));
-    shared.tell(Message::Reported { jobs: Vec::new(), refused: each.collect() });
+    shared.tell(Message::Reported { jobs: Vec::new(), refused: each.collect(), unreadable: Vec::new() });
 }
 
 /// Keeps outcomes whose database is away, and writes them once it is back, so that who reported them need not wait for it.
@@ -117,6 +117,7 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
     };
     let mut jobs = Vec::with_capacity(results.len());
     let (mut others, mut refused, mut renewed, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut unreadable = Vec::new();
     for (order, result) in orders.into_iter().zip(results) {
         match result {
             Ok(mut applied) => {
@@ -125,6 +126,15 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
                 jobs.push(ended(shared, applied));
             }
             Err(Refusal::Away) => left.push(order),
+            Err(Refusal::Unreadable) => {
+                // The store keeps the attempt as running.
+                tracing::error!(
+                    tenant = %order.tenant,
+                    job_id = %order.id,
+                    "an outcome could not be written: the job cannot be read"
+                );
+                unreadable.extend(order.command.token().map(|token| (order.id, token)));
+            }
             Err(refusal) => {
                 log_refusal(&order, refusal);
                 refused.push((order.tenant.clone(), order.id, order.command.token()));
@@ -137,7 +147,7 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
             "outcomes could not be written to a database that is away; trying again"
         );
     }
-    shared.tell(Message::Reported { jobs, refused });
+    shared.tell(Message::Reported { jobs, refused, unreadable });
     if !renewed.is_empty() {
         shared.tell(Message::Renewed(renewed));
     }

@@ -90,6 +90,19 @@ pub(super) async fn take(
     }
 }
 
+/// Refuses a key that belongs to something else. It may still be taken by others until it is taken here.
+pub(super) async fn check_free(
+    app: &App,
+    tenant: &Tenant,
+    claim: Option<&IdempotencyClaim>,
+) -> Result<(), Problem> {
+    let Some(claim) = claim else { return Ok(()) };
+    match app.engine.store().find_key(app.now(), tenant, &claim.key).await? {
+        Some(held) if held.fingerprint != claim.fingerprint => Err(conflict(held.used_for)),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// What the same call has done before under its key. Whether a key is free only the store can judge, along with
 /// what is changed.
 pub(super) async fn done_before(

@@ -35,6 +35,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
             Ok(answer::json(StatusCode::OK, out))
         }
         Health::Full(reason) => Err(Error::Full(reason).into()),
+        Health::Away(reason) => Err(Error::Unavailable(reason).into()),
         Health::ReadOnly(reason) => {
             Err(Problem::new(Code::StoreReadOnly, format!("the store takes no writes: {reason}")))
         }

@@ -162,6 +162,11 @@ pub(super) fn refuse_faults(faults: Faults) -> Result<(), Problem> {
     if faults.is_empty() { Ok(()) } else { Err(Problem::from_faults(faults)) }
 }
 
+/// What went wrong is for the log alone.
+fn failed() -> Problem {
+    Problem::new(Code::Internal, "the server failed; its log says more")
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let code = match &error {
@@ -171,7 +176,7 @@ impl From<Error> for Problem {
             Error::Closed => Code::Draining,
             Error::Corrupt(_) => {
                 tracing::error!(%error, "the store holds something unreadable");
-                return Self::new(Code::Internal, "the server failed; its log says more");
+                return failed();
             }
         };
         Self::new(code, error.to_string())
@@ -184,12 +189,15 @@ impl From<Refusal> for Problem {
             Refusal::KeyConflict(used_for) => return conflict(used_for),
             Refusal::NotFound | Refusal::Gone => Code::JobNotFound,
             Refusal::Away => Code::StoreUnavailable,
+            // The store has said why.
+            Refusal::Unreadable => return failed(),
             Refusal::Rejected(Rejection::StaleToken) => Code::StaleToken,
             Refusal::Rejected(Rejection::Running) => Code::JobRunning,
             Refusal::Rejected(Rejection::Finished(_)) => Code::JobFinished,
             Refusal::Rejected(Rejection::NotFinished(_)) => Code::JobNotFinished,
             Refusal::Rejected(Rejection::NotDead(_)) => Code::NotADeadLetter,
             Refusal::Rejected(Rejection::TooManyAttempts) => Code::TooManyAttempts,
+            Refusal::Rejected(Rejection::ExpiresBefore(_)) => Code::InvalidValue,
             Refusal::Rejected(Rejection::NotDue | Rejection::LeaseHolds) | Refusal::Fenced => {
                 Code::JobConflict
             }

@@ -41,14 +41,11 @@ pub(super) struct Plan<'a> {
 impl<'a> Walk<'a> {
     pub(super) fn new(app: &'a App, plan: Plan<'a>) -> Self {
         let Plan { tenant, filter, after, now, looked_max } = plan;
-        let schedule = filter.schedule.as_deref().map(str::parse).transpose();
-        // What is not an id is not that of any schedule.
-        let ended = schedule.is_err();
         let stored = Filter {
             states: stored_states(&filter.states),
             kind: filter.kind,
             queue: filter.queue,
-            schedule: schedule.ok().flatten(),
+            schedule: filter.schedule,
             labels: filter.labels,
             from: filter.from,
             to: filter.to,
@@ -56,7 +53,7 @@ impl<'a> Walk<'a> {
         };
         let shown = if needs_clock(&filter.states) { filter.states } else { Vec::new() };
         let retention = Retention::of(app, tenant);
-        Self { app, tenant, stored, shown, retention, now, after, looked: 0, looked_max, ended }
+        Self { app, tenant, stored, shown, retention, now, after, looked: 0, looked_max, ended: false }
     }
 
     /// The next jobs, perhaps none; `None` when the walk has ended or gone far enough.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Change, transition};
+use tidewheel_core::job::{Change, Job, transition};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, Checkpoint, Error, HeldKey, KeyUse, OnConflict, Order, Refusal, Submitted};
@@ -14,10 +14,10 @@ use super::{Answer, Arrival, Committer, Judgements, Request};
 use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, Place};
 use crate::shared::{lacking_room, locate, read_error};
-use crate::view::Known;
+use crate::view::{Known, UnderWay};
 use crate::{checkpoints, keys, pointers};
 
-/// No slot has this number.
+/// No slot has this number; it stands for that of a job that cannot be read.
 const UNKNOWN: usize = usize::MAX;
 
 impl Committer {
@@ -138,20 +138,43 @@ impl Committer {
             return Err(Error::Fenced);
         }
         group.reserve(orders.len());
-        let slots = self.load(group, orders.iter().map(|order| (&order.tenant, order.id)))?;
+        let jobs = orders.iter().map(|order| (&order.tenant, order.id));
+        let slots = self.load_or(group, jobs, |key, reason| {
+            tell_of_unreadable(&key.tenant, key.id, &reason);
+            Ok(())
+        })?;
         let mut answers = Vec::with_capacity(orders.len());
         for (order, slot) in orders.iter().zip(slots) {
-            if let Some(claim) = &order.key {
-                answers.push(self.obey_once(group, now, order, claim)?);
-                continue;
-            }
-            let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
-            answers.push(match job.filter(|job| job.spec.occurrence.is_some()).cloned() {
-                Some(job) => self.obey_occurrence(group, now, order, &job)?,
-                None => obey(group, now, order, slot),
+            answers.push(match self.apply_one(group, now, order, slot) {
+                // All that an order needs is read before it changes anything.
+                Err(Error::Corrupt(reason)) => {
+                    tell_of_unreadable(&order.tenant, order.id, &reason);
+                    Err(Refusal::Unreadable)
+                }
+                answer => answer?,
             });
         }
         Ok(answers)
+    }
+
+    fn apply_one(
+        &mut self,
+        group: &mut Group,
+        now: Timestamp,
+        order: &Order,
+        slot: usize,
+    ) -> Result<Result<Applied, Refusal>, Error> {
+        if slot == UNKNOWN {
+            return Ok(Err(Refusal::Unreadable));
+        }
+        if let Some(claim) = &order.key {
+            return self.obey_once(group, now, order, claim);
+        }
+        let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
+        match job.filter(|job| job.spec.occurrence.is_some()).cloned() {
+            Some(job) => self.obey_occurrence(group, now, order, &job),
+            None => Ok(obey(group, now, order, slot)),
+        }
     }
 
     /// Makes sure the group knows these jobs as they are; says which slot is whose.
@@ -159,6 +182,16 @@ impl Committer {
         &mut self,
         group: &mut Group,
         jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
+    ) -> Result<Vec<usize>, Error> {
+        self.load_or(group, jobs, |_, reason| Err(Error::Corrupt(reason)))
+    }
+
+    /// The same; of each job that cannot be read `unreadable` is told, and unless that fails, [`UNKNOWN`] stands for its slot.
+    fn load_or<'k>(
+        &mut self,
+        group: &mut Group,
+        jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
+        mut unreadable: impl FnMut(&JobKey, String) -> Result<(), Error>,
     ) -> Result<Vec<usize>, Error> {
         self.settle_if(|writing| {
             jobs.clone().any(|(tenant, id)| writing.find(JobTag::new(tenant, id)).is_some())
@@ -188,21 +221,19 @@ impl Committer {
                 *slot = known;
                 continue;
             }
-            let job = locate(
-                |keyspace, key| self.disk.kv.get(keyspace, key),
-                self.disk.shared.shards,
-                &days,
-                &key,
-            )?;
-            *slot = group.add(match (job, under_way) {
-                (stored, Some(under_way)) => {
-                    let job = stored.and_then(|stored| under_way.completed(&stored)).ok_or_else(|| {
-                        Error::Corrupt(format!("{} runs, and its record is another one's", key.id))
-                    })?;
-                    Slot::stored(key, job, Some(&under_way))
+            let get = |keyspace: Keyspace, key: &[u8]| self.disk.kv.get(keyspace, key);
+            let stored = locate(get, self.disk.shared.shards, &days, &key);
+            let job = match stored.and_then(|stored| as_it_is(key.id, stored, under_way.as_ref())) {
+                Ok(job) => job,
+                Err(Error::Corrupt(reason)) => {
+                    unreadable(&key, reason)?;
+                    continue;
                 }
-                (Some(stored), None) => Slot::stored(key, Arc::new(stored), None),
-                (None, None) => Slot::absent(key),
+                Err(error) => return Err(error),
+            };
+            *slot = group.add(match job {
+                Some(job) => Slot::stored(key, job, under_way.as_ref()),
+                None => Slot::absent(key),
             });
         }
         Ok(slots)
@@ -239,6 +270,18 @@ impl Committer {
     pub(super) fn check_room(&self) -> Result<(), Error> {
         lacking_room(&*self.disk.kv).map_or(Ok(()), |reason| Err(Error::Full(reason)))
     }
+}
+
+/// The job by its record on disk and its attempt under way, which may have left it to the record what the payload is.
+fn as_it_is(id: JobId, stored: Option<Job>, under_way: Option<&UnderWay>) -> Result<Option<Arc<Job>>, Error> {
+    let Some(under_way) = under_way else { return Ok(stored.map(Arc::new)) };
+    let whole = stored.and_then(|stored| under_way.completed(&stored));
+    whole.map(Some).ok_or_else(|| Error::Corrupt(format!("{id} runs, and its record is another one's")))
+}
+
+/// Says in the log why an order is refused: the refusal itself cannot.
+fn tell_of_unreadable(tenant: &Tenant, id: JobId, reason: &str) {
+    tracing::error!(%tenant, job_id = %id, %reason, "an order is refused: what it goes by cannot be read");
 }
 
 /// How to take a submission back.

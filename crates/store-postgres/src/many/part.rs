@@ -152,12 +152,8 @@ impl Part {
     fn health(&self) -> Health {
         match self.store() {
             Ok(store) => store.health(),
-            Err(error) => Health::ReadOnly(match error {
-                Error::Unavailable(reason) => reason,
-                Error::Full(_) | Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed => {
-                    error.to_string()
-                }
-            }),
+            Err(Error::Unavailable(reason)) => Health::Away(reason),
+            Err(error) => Health::ReadOnly(error.to_string()),
         }
     }
 

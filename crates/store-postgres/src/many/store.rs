@@ -292,8 +292,14 @@ impl Store for Spread {
         }
         let reasons: Vec<&str> = databases.iter().filter_map(Database::trouble).collect();
         let reasons = reasons.join("; ");
-        let are_full = databases.iter().all(|database| matches!(database.health, Health::Full(_)));
-        if are_full { Health::Full(reasons) } else { Health::ReadOnly(reasons) }
+        let all_are = |is_so: fn(&Health) -> bool| databases.iter().all(|database| is_so(&database.health));
+        if all_are(|health| matches!(health, Health::Full(_))) {
+            Health::Full(reasons)
+        } else if all_are(|health| matches!(health, Health::ReadOnly(_))) {
+            Health::ReadOnly(reasons)
+        } else {
+            Health::Away(reasons)
+        }
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -16,6 +16,12 @@ pub trait Faults: Send + Sync {
     /// What shall go wrong with this call; [`Fault::default`] for nothing.
     fn before(&self, call: Call) -> Fault;
 
+    /// Whether something that this order goes by cannot be read.
+    fn is_unreadable(&self, order: &Order) -> bool {
+        let _ = order;
+        false
+    }
+
     /// How the store says it feels.
     fn health(&self) -> Health {
         Health::Ready

@@ -218,7 +218,9 @@ impl Store for MemoryStore {
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         self.change(Call::Apply, now, |tables, unfenced| {
             let lease_time = (!unfenced).then(|| self.lease_time(now));
-            let answers = tables.apply(now, epoch, &orders, lease_time);
+            let is_unreadable =
+                |order: &Order| self.faults.as_ref().is_some_and(|faults| faults.is_unreadable(order));
+            let answers = tables.apply(now, epoch, &orders, lease_time, is_unreadable);
             let granted = orders.iter().zip(answers.iter().flatten());
             let deed = |(order, answer): (_, &Result<Applied, Refusal>)| {
                 Written::of(order, answer.as_ref().ok()?, self.layout.shards)

@@ -139,18 +139,27 @@ impl Tables {
         }
     }
 
-    /// Applies orders; whether a lease is over is asked of `lease_time`, and without it of nobody.
+    /// Applies orders; whether a lease is over is asked of `lease_time`, and without it of nobody. What `is_unreadable` is
+    /// refused.
     pub(super) fn apply(
         &mut self,
         now: Timestamp,
         epoch: Option<u64>,
         orders: &[Order],
         lease_time: Option<Timestamp>,
+        is_unreadable: impl Fn(&Order) -> bool,
     ) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Err(Error::Fenced);
         }
-        orders.iter().map(|order| self.apply_one(now, order, lease_time)).collect()
+        let each = orders.iter().map(|order| {
+            if is_unreadable(order) {
+                Ok(Err(Refusal::Unreadable))
+            } else {
+                self.apply_one(now, order, lease_time)
+            }
+        });
+        each.collect()
     }
 
     fn apply_one(

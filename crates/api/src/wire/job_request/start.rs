@@ -39,7 +39,7 @@ pub(crate) fn read_start(
 ) -> Option<Start> {
     let (field, start) = match (run_at, delay) {
         (None, None) => return Some(Start::Now),
-        (Some(field), None) => (field, Start::At(field.time(at, faults)?)),
+        (Some(field), None) => (field, Start::At(field.time_to_bound(at, faults)?)),
         (None, Some(field)) => (field, Start::After(field.duration(at, faults)?)),
         (Some(_), Some(field)) => {
             let detail = "`run_at` and `delay` exclude each other; give one of them, or neither for now";

@@ -44,6 +44,8 @@ pub struct ScheduleRequest {
     pub definition: Definition,
     /// What it did not say of its jobs. A change leaves nothing out: it keeps what there was.
     pub left_out: LeftOut,
+    /// Whether `exclude` is an object, and its calendar a field within it.
+    pub excludes_by_object: bool,
 }
 
 known_fields!(ScheduleFields {
@@ -198,7 +200,8 @@ impl<R: TargetRules> ScheduleReader<'_, R> {
         let rule = Arc::new(rule?);
         let definition =
             Definition { rule, window_ms, misfire, overlap, template: template?, idempotency_key, note };
-        Some(ScheduleRequest { name, paused, definition, left_out })
+        let excludes_by_object = fields.time().excludes_by_object();
+        Some(ScheduleRequest { name, paused, definition, left_out, excludes_by_object })
     }
 }
 

@@ -23,6 +23,8 @@ pub struct PreviewRequest {
     pub from: Timestamp,
     /// How many at most.
     pub count: usize,
+    /// Whether `exclude` is an object, and its calendar a field within it.
+    pub excludes_by_object: bool,
 }
 
 known_fields!(PreviewFields {
@@ -64,6 +66,6 @@ impl PreviewRequest {
             exclude: fields.exclude,
         };
         let rule = Arc::new(read_rule(&time, None, (now, zones), at, faults)?);
-        Some(Self { rule, schedule, from, count })
+        Some(Self { rule, schedule, from, count, excludes_by_object: time.excludes_by_object() })
     }
 }

@@ -143,6 +143,11 @@ fn one_fault_at_a_time() {
         (with(r#""dst":{"gap":"jump"}"#), InvalidValue, "/dst/gap", "skip"),
         (with(r#""dst":{"fol":"both"}"#), UnknownField, "/dst/fol", "fold"),
         (with(r#""start_at":"soon""#), InvalidTime, "/start_at", ""),
+        (with(r#""start_at":"9999-12-31T23:59:59Z""#), InvalidValue, "/start_at", "9999-12-30T22:00:00.000Z"),
+        (with(r#""end_at":"9999-12-31T23:59:59Z""#), InvalidValue, "/end_at", "9999-12-30T22:00:00.000Z"),
+        (with(r#""tz":"UTC""#), UnknownField, "/tz", "nearest known one is `timezone`"),
+        (with(r#""colour":"red""#), UnknownField, "/colour", "the known ones are name, cron_expr, "),
+        (r#"{"cron_expr":"0 0 29W * *"}"#.to_owned(), InvalidCron, "/cron_expr", "1W to 28W"),
         (
             with(r#""start_at":"2027-01-02T00:00:00Z","end_at":"2027-01-01T00:00:00Z""#),
             InvalidValue,

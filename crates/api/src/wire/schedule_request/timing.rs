@@ -23,6 +23,13 @@ pub(crate) struct TimeFields<'a> {
     pub(crate) exclude: Option<Field<'a>>,
 }
 
+impl TimeFields<'_> {
+    /// Whether `exclude` is an object.
+    pub(crate) fn excludes_by_object(&self) -> bool {
+        self.exclude.is_some_and(|field| field.raw().starts_with('{'))
+    }
+}
+
 known_fields!(DstFields { gap = "gap", fold = "fold" });
 known_fields!(ExcludeFields { dates = "dates", calendar = "calendar", roll = "roll" });
 

@@ -140,6 +140,21 @@ fn refusals_say_what_to_write_instead() {
         "day-of-month field: '30' never comes in month '2' (at byte 4); write a day these months have, or L for the last"
     );
     assert_eq!(
+        said("* * 29W * *"),
+        "day-of-month field: '29' is not between 1 and 28 (at byte 4); write 1W to 28W, the days every month has, or LW for a \
+         month's last weekday"
+    );
+    assert_eq!(
+        said("* * L-31 * *"),
+        "day-of-month field: '31' is not between 1 and 30 (at byte 6); write L-1 to L-30, that many days before a month's \
+         last, or L for the last"
+    );
+    assert_eq!(
+        said("* * * * 1#6"),
+        "day-of-week field: '6' is not between 1 and 5 (at byte 10); write #1 to #5, such as FRI#2 for a month's second, or 5L \
+         for its last"
+    );
+    assert_eq!(
         said("* * * *"),
         "there are 4 fields (at byte 7); write five (minute, hour, day of month, month, day of week), or six with seconds first"
     );
@@ -154,6 +169,9 @@ fn hints_can_be_followed() {
         "@daily",
         "0 0 L 2 *",
         "* * 15W * FRI#2,5L",
+        "* * 1W,28W,LW * *",
+        "* * L-1,L-30,L * *",
+        "* * * * FRI#1,FRI#5",
     ] {
         assert!(Cron::parse(expr).is_ok(), "{expr}");
     }

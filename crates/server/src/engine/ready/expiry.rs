@@ -1,5 +1,5 @@
-//! Jobs whose time is over while they wait in a queue's lane for a worker: they are ended by themselves, whether anybody takes jobs
-//! or not. Only what is in lanes is watched, so it is bounded as they are; what is left in the store for want of room there
+//! Jobs whose time is over while they wait in a lane, for a worker or for room at their target: they are ended by themselves, whether
+//! anybody takes jobs or not. Only what is in lanes is watched, so it is bounded as they are; what is left in the store for want of room there
 //! is looked at when it is read.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::{Held, Ready, Stage};
 /// How soon lanes are gone through again for what has expired: each time costs as much as they are long.
 const PAUSE_MS: i64 = 20;
 
-/// When the jobs in the queues' lanes expire.
+/// When the jobs in lanes expire.
 #[derive(Debug, Default)]
 pub(super) struct Expiries {
     all: BTreeMap<(Timestamp, JobId), Tenant>,

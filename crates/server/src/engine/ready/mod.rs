@@ -323,7 +323,7 @@ impl Ready {
         if slot.lane.push(entry).is_err() {
             return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
         }
-        let expires_at = if slot.is_queue { self.expiries.watch(&job) } else { None };
+        let expires_at = self.expiries.watch(&job);
         if joins {
             let tenant = job.tenant.shared();
             self.push_slots.joined(&tenant, || self.allotments.weight(&tenant));

@@ -243,9 +243,12 @@ impl Scheduler {
                 tracing::debug!(job_id = named(&pick.id), trace_id, %refusal, "a claim was refused");
                 self.ready.unclaim(&pick.id);
                 news.refused += 1;
-                // Refused for good, it would only come back to be refused again. One that is in a database that is away is
-                // handed back first, and heard of then.
-                if ![Refusal::Rejected(Rejection::TooManyAttempts), Refusal::Away].contains(&refusal) {
+                // Refused for good, or as long as something it goes by cannot be read, it would only come back to be refused
+                // again. One that is in a database that is away is handed back first, and heard of then.
+                let is_settled =
+                    [Refusal::Rejected(Rejection::TooManyAttempts), Refusal::Unreadable, Refusal::Away]
+                        .contains(&refusal);
+                if !is_settled {
                     news.doubtful.push((pick.tenant.clone(), pick.id));
                 }
             }
@@ -347,6 +350,18 @@ impl Scheduler {
             }
         }
         self.recheck(refused.into_iter().map(|(tenant, id, _)| (tenant, id)).collect());
+    }
+
+    /// Lets the places of attempts go whose end cannot be written. Reading them again would tell nothing, and nobody else
+    /// will: not even when a lease ends, which may have been what was to be written.
+    pub(super) fn let_go_unreadable(&mut self, unreadable: &[(JobId, Token)]) {
+        for (id, token) in unreadable {
+            if self.leases.token(id).is_none_or(|held| held == *token) {
+                self.leases.release(id);
+                self.ready.end_delivery(id);
+                self.forget_holding(id);
+            }
+        }
     }
 
     pub(super) fn taker(&mut self, take: Take, reply: TakeReply) {

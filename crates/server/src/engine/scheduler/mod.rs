@@ -46,8 +46,12 @@ pub(in crate::engine) enum Message {
     Changed { jobs: Vec<Arc<Job>>, done: oneshot::Sender<()> },
     /// Running attempts were given another lease.
     Renewed(Vec<(Arc<Job>, Renewal)>),
-    /// Reports were written: the jobs as they are now, and those whose report was refused.
-    Reported { jobs: Vec<Arc<Job>>, refused: Vec<(Tenant, JobId, Option<Token>)> },
+    /// Reports were written: the jobs as they are now, those whose report was refused, and those that cannot be read.
+    Reported {
+        jobs: Vec<Arc<Job>>,
+        refused: Vec<(Tenant, JobId, Option<Token>)>,
+        unreadable: Vec<(JobId, Token)>,
+    },
     /// Tenants with work in buckets that were opened or swept.
     Listed(Vec<(TenantShard, Timestamp)>),
     /// A job was read again.

@@ -44,7 +44,10 @@ impl Scheduler {
                     self.changed(job, now);
                 }
             }
-            Message::Reported { jobs, refused } => self.reported(jobs, refused, now),
+            Message::Reported { jobs, refused, unreadable } => {
+                self.reported(jobs, refused, now);
+                self.let_go_unreadable(&unreadable);
+            }
             Message::Listed(tenants) => {
                 // A listing may end after its shard was lost. Were its tenants taken up, and the shard gained again, they
                 // would be read as if nothing had been in between.

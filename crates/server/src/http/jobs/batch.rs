@@ -13,11 +13,11 @@ use tidewheel_api::wire::split::{SplitLimits, Splitter};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Priority;
-use tidewheel_core::limits::BATCH_COUNT_MAX;
+use tidewheel_core::limits::{BATCH_COUNT_MAX, IDEMPOTENCY_WINDOW_MS};
 use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
-use tidewheel_store::{OnConflict, Submission, Submitted};
+use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
 
 use super::placing::Placing;
 use super::submit::{check, settings, submission};
@@ -25,7 +25,7 @@ use crate::directory::TenantSettings;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
-use crate::http::call_key::conflict;
+use crate::http::call_key::{self, conflict};
 use crate::http::caller::Caller;
 use crate::http::idempotency::{digest, header_key};
 use crate::http::overload::shed_beside_others;
@@ -38,6 +38,10 @@ use crate::http::trace::header_trace;
 const ITEM_FAULTS_MAX: usize = 5;
 /// About what one item of the answer takes.
 const ITEM_BYTES: usize = 64;
+/// The digest of a batch begins with this, that of a job never does.
+const MARK: &[u8] = b"\0batch";
+/// What is left of a batch's key in those of its jobs where they would be too long.
+const KEY_CHARS_KEPT: usize = 200;
 
 /// `POST /v1/jobs/batch`
 pub(crate) async fn many(
@@ -66,9 +70,10 @@ pub(crate) async fn many(
     }
     splitter.finish(&mut |item| batch.add(item))?;
     let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
-    batch.bind();
+    let claim = batch.bind();
     let Batch { mut submissions, mut items, faults, .. } = batch;
     refuse_faults(faults).map_err(|problem| problem.under(prefix))?;
+    call_key::check_free(&app, &caller.tenant, claim.as_ref()).await?;
 
     let admitted = if query.partial {
         admit_each_new(&app, &caller.tenant, &submissions).await?.map(|some| {
@@ -88,11 +93,12 @@ pub(crate) async fn many(
     };
     let answers = to_the_end(submitted).await??;
     drop(intake);
-    if query.partial {
-        return Ok(answer_each(items, &ids, &answers));
+    if !query.partial {
+        refuse_conflicts(&answers).map_err(|problem| problem.under(prefix))?;
     }
-    refuse_conflicts(&answers).map_err(|problem| problem.under(prefix))?;
-    Ok(answer_all(&ids, &answers))
+    // Only now: a batch that was refused may be mended, and sent again under its key.
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+    Ok(if query.partial { answer_each(items, &ids, &answers) } else { answer_all(&ids, &answers) })
 }
 
 /// The jobs read so far.
@@ -172,18 +178,7 @@ impl<'a> Batch<'a> {
         }
         let key = match (&request.idempotency_key, &self.key) {
             (Some(own), _) => Some(Arc::clone(own)),
-            (None, Some(batch)) => {
-                let key = format!("{batch}:{index}");
-                if let Err(fault) = check_idempotency_key(&key) {
-                    faults.add(
-                        Code::InvalidValue,
-                        at,
-                        format!("the header Idempotency-Key with `:{index}`: {fault}"),
-                    );
-                    return;
-                }
-                Some(Arc::from(key))
-            }
+            (None, Some(batch)) => Some(item_key(batch, index)),
             (None, None) => None,
         };
         self.keyed_by_batch.push(request.idempotency_key.is_none() && key.is_some());
@@ -194,10 +189,13 @@ impl<'a> Batch<'a> {
 
 impl Batch<'_> {
     /// The request's key is for the request as a whole: with a job more or a job less it is another one. Jobs that are
-    /// answered for one by one are each a request of their own.
-    fn bind(&mut self) {
-        if self.partial || self.key.is_none() {
-            return;
+    /// answered for one by one are each a request of their own, and their key is that of any such batch. Gives what the key
+    /// itself stands for.
+    fn bind(&mut self) -> Option<IdempotencyClaim> {
+        let key = Arc::clone(self.key.as_ref()?);
+        let until = self.now.plus_ms(IDEMPOTENCY_WINDOW_MS);
+        if self.partial {
+            return Some(IdempotencyClaim { key, fingerprint: digest(&[MARK]), until });
         }
         let prints = self.submissions.iter().flat_map(|job| job.key.as_ref()).flat_map(|key| key.fingerprint);
         let whole = digest(&[&prints.collect::<Vec<u8>>()]);
@@ -206,7 +204,21 @@ impl Batch<'_> {
                 key.fingerprint = digest(&[&whole, &key.fingerprint]);
             }
         }
+        let keys = self.submissions.iter().flat_map(|job| job.key.as_ref()).map(|key| key.key.as_bytes());
+        let parts: Vec<&[u8]> = [MARK, &whole].into_iter().chain(keys).collect();
+        Some(IdempotencyClaim { key, fingerprint: digest(&parts), until })
     }
+}
+
+/// The key of one job of a batch. Where that would be too long, a digest stands for the end of the batch's.
+fn item_key(batch: &str, index: usize) -> Arc<str> {
+    let key = format!("{batch}:{index}");
+    if check_idempotency_key(&key).is_ok() {
+        return Arc::from(key);
+    }
+    let beginning: String = batch.chars().take(KEY_CHARS_KEPT).collect();
+    let digest = u128::from_be_bytes(digest(&[batch.as_bytes()]));
+    Arc::from(format!("{beginning}~{digest:032x}:{index}"))
 }
 
 /// Leaves out jobs of priorities that are not taken now, with an answer for each.

@@ -58,7 +58,7 @@ pub(super) async fn submit(
             let claim = creation_claim(key, &request, now);
             Registered::of(app, &caller).fill_schedule(&mut request);
             let mut checker = Checker::new(app, &caller, now).with_cron_field("cron_expression");
-            checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+            checker.check(&request, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
             let room = Room::for_one(app, &tenant, claim.as_ref()).await?;
             let edited = make(app, &tenant, *request, claim, room).await??;

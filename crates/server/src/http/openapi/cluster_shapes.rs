@@ -10,26 +10,30 @@ const LAG_NOTE: &str = "How long the oldest due job has waited for room in memor
 pub(super) fn answers() -> Value {
     json!({
         "Cluster": open_but(cluster(), &["databases"]),
-        "Node": open(json!({
-            "id": {"type": "string"},
-            "address": {"type": "string", "description": "Where its peers reach it; not of a server on its own."},
-            "version": {"type": "string"},
-            "started_at": reference("Time"),
-            "state": {"type": "string", "enum": ["serving", "draining", "silent"]},
-            "shards": {"type": "integer", "description": "How many it has."},
-            "leases": {"type": "array", "items": open(json!({
-                "first_shard": {"type": "integer"},
-                "last_shard": {"type": "integer"},
-                "epoch": {"type": "integer", "description": "Rises whenever shards change hands."},
-            }))},
-            "lag_ms": {"type": "integer", "description": LAG_NOTE},
-            "tz_database": reference("TzDatabase"),
-        })),
+        "Node": open_but(node(), &["address"]),
         "Database": open_but(database(), &["reason"]),
         "TzDatabase": open(json!({
             "version": {"type": "string", "description": "Such as `2026a`."},
             "source": {"type": "string", "description": "`bundled`, or the folder it was read from."},
         })),
+    })
+}
+
+fn node() -> Value {
+    json!({
+        "id": {"type": "string"},
+        "address": {"type": "string", "description": "Where its peers reach it; not of a server on its own."},
+        "version": {"type": "string"},
+        "started_at": reference("Time"),
+        "state": {"type": "string", "enum": ["serving", "draining", "silent"]},
+        "shards": {"type": "integer", "description": "How many it has."},
+        "leases": {"type": "array", "items": open(json!({
+            "first_shard": {"type": "integer"},
+            "last_shard": {"type": "integer"},
+            "epoch": {"type": "integer", "description": "Rises whenever shards change hands."},
+        }))},
+        "lag_ms": {"type": "integer", "description": LAG_NOTE},
+        "tz_database": reference("TzDatabase"),
     })
 }
 

@@ -367,7 +367,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "readyz",
         summary: "Whether the server takes work",
         answers: &[(200, "It does, for the tenants of at least one of its databases.", Some("Status"))],
-        problems: &[Code::StoreReadOnly],
+        problems: &[Code::StoreUnavailable, Code::StoreFull, Code::StoreReadOnly],
         ..PLAIN
     },
     Operation {

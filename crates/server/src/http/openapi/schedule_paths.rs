@@ -129,7 +129,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/v1/schedules/{id}",
         id: "deleteSchedule",
         summary: "Delete a schedule",
-        description: "Its ledger goes with it. Jobs that have started go on.",
+        description: "Its ledger goes with it, and so does the occurrence that waits. Jobs that have started go on, and so do those made \
+                      by hand: by a trigger or a backfill.",
         answers: &[(204, "It is gone.", None)],
         ..ON_ONE
     },

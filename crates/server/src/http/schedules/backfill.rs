@@ -62,9 +62,10 @@ pub(crate) async fn backfill(
             }
             Err(problem) => return Err(problem),
         };
-        last_run_at = Some(last_at);
         let count = jobs.len();
         let new = store(&app, &caller, id, jobs).await?;
+        // Jobs that were there already run when they were to run.
+        last_run_at = if new > 0 { Some(last_at) } else { last_run_at };
         if let Some(admitted) = admitted {
             admitted.give_back(count - new.min(count));
         }

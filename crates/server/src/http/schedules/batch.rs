@@ -210,9 +210,9 @@ impl<'a> Batch<'a> {
             let place = At::ROOT.item(index);
             let mut faults = Faults::default();
             if self.partial {
-                checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+                checker.check(&request, None, &At::ROOT, &mut faults).await?;
             } else {
-                checker.check(&request.definition, None, &place, &mut self.faults).await?;
+                checker.check(&request, None, &place, &mut self.faults).await?;
             }
             self.items.push(if faults.is_empty() {
                 Ok(Box::new(creation(self.app, &self.caller.tenant, request, claim)))

@@ -94,7 +94,7 @@ pub(crate) async fn put(
             }
             let mut faults = Faults::default();
             let mut checker = Checker::new(&app, &caller, now);
-            checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+            checker.check(&request, None, &At::ROOT, &mut faults).await?;
             refuse_faults(faults)?;
             let room = Room::for_one(&app, &caller.tenant, claim.as_ref()).await?;
             match make(&app, &caller.tenant, request, claim.clone(), room).await? {
@@ -205,7 +205,7 @@ async fn check(
     Scope::of(app, caller, act_of(request, current)).check_template(&current.definition.template)?;
     let mut faults = Faults::default();
     let mut checker = Checker::new(app, caller, app.now());
-    checker.check(&request.definition, Some(&current.definition), &At::ROOT, &mut faults).await?;
+    checker.check(request, Some(&current.definition), &At::ROOT, &mut faults).await?;
     refuse_faults(faults)
 }
 
@@ -245,7 +245,7 @@ async fn change(
     request: ScheduleRequest,
     claim: Option<IdempotencyClaim>,
 ) -> Result<Result<Schedule, ScheduleRefusal>, Problem> {
-    let ScheduleRequest { name, paused, definition, left_out: _ } = request;
+    let ScheduleRequest { name, paused, definition, left_out: _, excludes_by_object: _ } = request;
     let update = ScheduleCommand::Update { definition: Box::new(definition), name };
     // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
     let (first, last) = match paused {

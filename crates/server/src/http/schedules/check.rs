@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_core::schedule::{self, Dates, Definition, Fault, FaultKind, Rule, Template};
 use tidewheel_core::time::Timestamp;
 
@@ -37,10 +38,11 @@ impl<'a> Checker<'a> {
         Self { cron_field, ..self }
     }
 
-    /// The dates of the calendar a rule names; notes a fault if there is none of that name.
+    /// The dates of the calendar a rule names, itself or in an object; notes a fault if there is none of that name.
     pub(super) async fn calendar(
         &mut self,
         rule: &Rule,
+        is_by_object: bool,
         at: &At<'_>,
         faults: &mut Faults,
     ) -> Result<Option<Arc<Dates>>, Problem> {
@@ -52,21 +54,24 @@ impl<'a> Checker<'a> {
         let dates = self.calendars.get(name).cloned().flatten();
         if dates.is_none() {
             let detail = format!("there is no calendar {name:?}; create it first");
-            faults.add(Code::UnknownCalendar, &at.field("exclude"), detail);
+            let exclude = at.field("exclude");
+            let place = if is_by_object { exclude.field("calendar") } else { exclude };
+            faults.add(Code::UnknownCalendar, &place, detail);
         }
         Ok(dates)
     }
 
-    /// Notes what is wrong with a definition that takes the place of `current`. What was so before is not
+    /// Notes what is wrong with what is asked for in the place of `current`. What was so before is not
     /// held against it: limits may have changed, and instants have passed.
     pub(crate) async fn check(
         &mut self,
-        definition: &Definition,
+        request: &ScheduleRequest,
         current: Option<&Definition>,
         at: &At<'_>,
         faults: &mut Faults,
     ) -> Result<(), Problem> {
-        let calendar = self.calendar(&definition.rule, at, faults).await?;
+        let definition = &request.definition;
+        let calendar = self.calendar(&definition.rule, request.excludes_by_object, at, faults).await?;
         self.check_limits(definition, current, at, faults);
         let interval_ms_min = self.app.min_interval_ms(&self.caller.tenant);
         let keeps_rule = current.is_some_and(|current| current.rule == definition.rule);

@@ -49,7 +49,7 @@ pub(crate) async fn one(
     if let Some(request) = &mut request {
         Registered::of(&app, &caller).fill_schedule(request);
         let mut checker = Checker::new(&app, &caller, now);
-        checker.check(&request.definition, None, &At::ROOT, &mut faults).await?;
+        checker.check(request, None, &At::ROOT, &mut faults).await?;
     }
     refuse_faults(faults)?;
     let request =
@@ -70,7 +70,7 @@ pub(super) fn creation(
     request: ScheduleRequest,
     key: Option<IdempotencyClaim>,
 ) -> ScheduleOrder {
-    let ScheduleRequest { name, paused, definition, left_out: _ } = request;
+    let ScheduleRequest { name, paused, definition, left_out: _, excludes_by_object: _ } = request;
     let id = ScheduleId::from_bytes(app.engine.random().tail().to_be_bytes());
     let paused = paused.unwrap_or(false);
     let new = Box::new(NewSchedule { id, tenant: tenant.clone(), name, definition, paused });

@@ -10,7 +10,7 @@ use tidewheel_api::wire::schedule_write::{self, job_of};
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
-use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::Schedule;
 
 use super::ledger::{Cursor, Row, Walk};
 use super::read::{calendar_of, find, read_query};
@@ -39,13 +39,14 @@ pub(crate) async fn list(
     let (rows, next) = walk.page(cursor.unwrap_or_default()).await?;
     let mut items = JsonWriter::with_capacity(256 * rows.len());
     for some in rows.chunks(READ_COUNT_MAX) {
-        write(&mut items, &app, &caller.tenant, some).await?;
+        write(&mut items, &app, &schedule, some).await?;
     }
     Ok(answer::list(items, next.map(|next| next.to_string()).as_deref()))
 }
 
 /// Writes rows, each with what became of its job.
-async fn write(items: &mut JsonWriter, app: &App, tenant: &Tenant, rows: &[Row]) -> Result<(), Problem> {
+async fn write(items: &mut JsonWriter, app: &App, schedule: &Schedule, rows: &[Row]) -> Result<(), Problem> {
+    let tenant = &schedule.tenant;
     let ids: Vec<JobId> = rows.iter().filter_map(|row| job_of(&row.entry)).collect();
     let found = app.engine.store().get(tenant, ids).await?;
     let retention = Retention::of(app, tenant);
@@ -54,7 +55,7 @@ async fn write(items: &mut JsonWriter, app: &App, tenant: &Tenant, rows: &[Row])
     let now = app.now();
     for row in rows {
         let job = job_of(&row.entry).and_then(|id| jobs.get(&id));
-        schedule_write::firing(items, row.at, &row.entry, job, now);
+        schedule_write::firing(items, schedule, (row.at, &row.entry), job, now);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use tidewheel_api::wire::fault::{At, Faults};
 use tidewheel_api::wire::schedule_request::PreviewRequest;
 use tidewheel_api::wire::schedule_write;
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_core::schedule::{Timing, anchored, check_beat, nominals};
+use tidewheel_core::schedule::{Rule, Timing, anchored, check_beat, nominals};
 use tidewheel_core::time::Timestamp;
 
 use super::check::Checker;
@@ -31,7 +31,8 @@ pub(crate) async fn preview(
     let request = whole(|faults| PreviewRequest::read(&body.text, now, app.engine.zones(), faults))?;
     let mut faults = Faults::default();
     let mut checker = Checker::new(&app, &caller, now);
-    let calendar = checker.calendar(&request.rule, &At::ROOT, &mut faults).await?;
+    let calendar =
+        checker.calendar(&request.rule, request.excludes_by_object, &At::ROOT, &mut faults).await?;
     refuse_faults(faults)?;
     let before = match request.schedule {
         Some(id) => Some(find(&app, &caller.tenant, id).await?.definition),
@@ -45,8 +46,9 @@ pub(crate) async fn preview(
     };
     let fires = nominals(&rule, calendar.as_deref(), from, Timestamp::MAX);
     let fires: Vec<_> = fires.take(request.count).collect();
+    // Whether it ever fires is asked from now on: at the end of time nothing does.
     if fires.is_empty()
-        && let Err(fault) = check_beat(&rule, from)
+        && let Err(fault) = check_beat(&Rule { start_at: None, ..Rule::clone(&rule) }, now)
     {
         let mut faults = Faults::default();
         checker.note(fault, &At::ROOT, &mut faults);

@@ -44,7 +44,7 @@ impl Room {
         let fit = reserved.fit(max, 1).await?;
         let taken = usize::try_from(fit.room).unwrap_or(usize::MAX).min(new.len());
         reserved.shrink(count_of(taken));
-        let detail = format!("the tenant has {} schedules, and may have {max}", fit.there);
+        let detail = refusal(fit.there, count_of(new.len()), max);
         let refused = new.into_iter().skip(taken).map(|index| (index, detail.clone())).collect();
         Ok(Self { _reserved: Some(reserved), refused })
     }
@@ -67,5 +67,17 @@ impl Room {
     /// Which there is no room for, and why.
     pub(super) fn refused(&self) -> &[(usize, String)] {
         &self.refused
+    }
+}
+
+/// Why some of those that are asked for have no room.
+fn refusal(there: u64, asked: u64, max: u64) -> String {
+    let left = max.saturating_sub(there);
+    if left == 0 {
+        format!("the tenant has {there} schedules, and may have {max}")
+    } else if asked > left {
+        format!("the tenant has {there} schedules, asks for {asked} more, and may have {max}")
+    } else {
+        format!("the tenant has {there} schedules, others are being made, and it may have {max}")
     }
 }

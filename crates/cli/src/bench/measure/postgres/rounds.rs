@@ -37,7 +37,8 @@ impl Speed {
     }
 }
 
-/// Submits to and drains both sides in turn. The first round counts for nothing: in it caches fill, and what is old gets old.
+/// Submits to and drains both sides in turn. The first round counts for nothing: in it caches fill, and what is old gets old. Who
+/// comes first changes from round to round: whoever comes second has the database write out what the first one left.
 ///
 /// Databases are dropped at the end: with each the server writes all it has in memory out, and then logs every page in full when it
 /// is next touched. That would count against the side that has many.
@@ -46,7 +47,11 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
     let mut used = Vec::new();
     for round in 0..=bench.plan.rounds {
         let counts = round > 0;
-        for (side, speeds) in sides.iter().zip(&mut rounds) {
+        let mut turns: Vec<_> = sides.iter().zip(&mut rounds).collect();
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for (side, speeds) in turns {
             let speed = match side {
                 Side::Kept(site) => speed(bench, site, counts).await?,
                 Side::Fresh(shape) => {
