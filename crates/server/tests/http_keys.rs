@@ -49,6 +49,30 @@ async fn key(api: &Api, wanted: Value) -> (String, String) {
 }
 
 #[tokio::test]
+async fn what_one_server_has_changed_another_goes_by_as_soon_as_it_is_asked() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Layout { shards: 4 }));
+    let (one, other) = (Api::closed(Arc::clone(&store)).await, Api::closed(store).await);
+    for _ in 0..3 {
+        let (id, secret) = key(&one, json!({"tenant": "acme", "role": "operator"})).await;
+        assert_eq!(call(&other, &secret, "GET", "/v1/jobs", &Value::Null).await.status.as_u16(), 200);
+        let (unseen, _) = key(&one, json!({"tenant": "acme", "role": "operator"})).await;
+        for id in [id, unseen] {
+            let path = format!("/v1/keys/{id}");
+            assert_eq!(call(&other, ADMIN_KEY, "DELETE", &path, &Value::Null).await.status.as_u16(), 204);
+        }
+    }
+    let weight = json!({"weight": 5});
+    assert_eq!(call(&one, ADMIN_KEY, "PUT", "/v1/tenants/acme", &weight).await.status.as_u16(), 200);
+    let shown = call(&other, ADMIN_KEY, "GET", "/v1/tenants/acme", &Value::Null).await.json();
+    assert_eq!(shown["weight"], 5, "whoever changes what is shown keeps it");
+    let kind = json!({"schema": {"type": "object"}});
+    let path = "/v1/types/a.b";
+    assert!(call_for(&one, ADMIN_KEY, Some("acme"), "PUT", path, &kind).await.status.is_success());
+    let shown = call_for(&other, ADMIN_KEY, Some("acme"), "GET", path, &Value::Null).await;
+    assert_eq!(shown.status.as_u16(), 200, "{shown:?}");
+}
+
+#[tokio::test]
 async fn without_a_key_nothing_is_told_but_that_one_is_needed() {
     let api = closed().await;
     for key in ["", "twk_nobody", "twk_the-first-admins-key-of-a-tes", ""] {

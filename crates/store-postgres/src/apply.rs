@@ -145,6 +145,11 @@ impl Database {
         let transaction = self.connections.begin(Lane::Caller).await?;
         let mut desk = Desk::of_round(round);
         let outcome = self.edit_in(transaction.client()?, &mut desk, now, orders).await;
+        // What an order is refused for was read after its key, and may be what the same call has done in between.
+        let outcome = match outcome {
+            Ok(answers) if round == 0 && is_any_refused_under_key(orders, &answers) => Err(Trouble::Raced),
+            outcome => outcome,
+        };
         let ended = transaction.end(outcome).await;
         self.note(&desk, now, ended.is_ok());
         ended
@@ -212,6 +217,10 @@ impl Database {
         }
         Err(crowded())
     }
+}
+
+fn is_any_refused_under_key(orders: &[ScheduleOrder], answers: &Edits) -> bool {
+    orders.iter().zip(answers).any(|(order, answer)| order.key.is_some() && answer.is_err())
 }
 
 /// Whose connections a batch goes by.

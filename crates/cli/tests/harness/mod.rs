@@ -219,9 +219,9 @@ pub(crate) fn request(
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-    stream.write_all(head.as_bytes())?;
-    // A server that refuses early may close before it has read everything: its answer still counts.
-    let sent = stream.write_all(body);
+    // In one go: a server that answers without having read a body that comes late resets the connection when it closes it, and what
+    // was under way of the answer is lost. One that refuses early may close before it has read everything: its answer still counts.
+    let sent = stream.write_all(&[head.as_bytes(), body].concat());
     let mut raw = Vec::new();
     let read = stream.read_to_end(&mut raw);
     if raw.is_empty() {

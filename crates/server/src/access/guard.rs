@@ -20,6 +20,9 @@ use crate::http::Problem;
 /// Where a gRPC call came from, for the calls of the HTTP API that it becomes.
 pub(crate) const ORIGIN_METADATA: &str = "tidewheel-origin";
 
+/// How the paths of calls begin that are about what the directory has.
+const OF_DIRECTORY: [&str; 3] = ["/v1/tenants", "/v1/keys", "/v1/types"];
+
 /// What is asked of a route before it is served, and what is recorded of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
@@ -78,6 +81,13 @@ async fn serve(access: &Access, guard: Guard, request: Request, next: Next) -> R
     }
 }
 
+/// Whether a call is about what the directory has: whoever looks at it, to change it, must not see what another node has
+/// changed since.
+fn is_of_directory(call: &str) -> bool {
+    let path = call.split_once(' ').map_or(call, |(_, path)| path);
+    OF_DIRECTORY.iter().any(|beginning| path.starts_with(beginning))
+}
+
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
 async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
     refuse_other_origins(request.method(), request.uri(), request.headers())?;
@@ -89,6 +99,10 @@ async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<R
             issuer.look().await;
         }
         let peer = request.extensions().get::<Peer>().copied();
+        if access.shows_unknown_key(request.headers(), peer) {
+            // Another node may have made it a moment ago.
+            access.directory().catch_up().await;
+        }
         let checked = access.check(request.method(), request.headers(), peer, guard.need);
         let (identity, session) = checked.inspect_err(|problem| {
             let refused = Some(problem).filter(|problem| problem.status() == StatusCode::FORBIDDEN);
@@ -98,6 +112,9 @@ async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<R
                 audit::refused(access.auditor(), &identity, action, &guard.call, peer);
             }
         })?;
+        if is_of_directory(&guard.call) {
+            access.directory().catch_up().await;
+        }
         request.extensions_mut().insert(identity);
         if let Some(session) = session {
             request.extensions_mut().insert(session);

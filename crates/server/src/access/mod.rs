@@ -218,6 +218,14 @@ impl Access {
         key.map(Identity::Key)
     }
 
+    /// Whether a request shows a key that is not known here. An address that showed too many that are none is not asked for.
+    pub(crate) fn shows_unknown_key(&self, headers: &HeaderMap, peer: Option<Peer>) -> bool {
+        let shown = shown_key(headers).filter(|shown| self.closed && !is_token(shown));
+        shown.is_some_and(|shown| {
+            self.find(&KeyDigest::of(shown)).is_none() && self.check_penalty(peer).is_ok()
+        })
+    }
+
     /// Refuses an address that showed too many keys that are none.
     fn check_penalty(&self, peer: Option<Peer>) -> Result<(), Problem> {
         let now_ms = self.clock.monotonic_ms();

@@ -11,7 +11,7 @@
 //! | `sessions` | which sessions of the web pages have ended |
 //! | `job_types` | schemas, submitters and defaults of job types |
 //!
-//! A change made here is seen at once; one made by another node within two seconds.
+//! A change made here is seen at once; one made by another node within two seconds, and at once by whoever asks for it.
 
 mod job_types;
 mod keys;
@@ -47,6 +47,8 @@ pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown};
 
 /// How often the store is asked whether another node has changed something.
 const POLL: Duration = Duration::from_secs(2);
+/// How long a call waits for what other nodes have changed.
+const CATCH_UP_WITHIN: Duration = Duration::from_secs(1);
 /// Documents read at once.
 const PAGE_COUNT: usize = 500;
 /// How often a change is tried again that met another one.
@@ -139,6 +141,18 @@ impl Directory {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sees what other nodes have changed, as far as the store answers; else what is known stays in force.
+    pub(crate) async fn catch_up(&self) {
+        tokio::select! {
+            reloaded = self.reload() => {
+                if let Err(error) = reloaded {
+                    tracing::debug!(%error, "what other nodes have changed cannot be read now");
+                }
+            }
+            () = self.clock.sleep(CATCH_UP_WITHIN) => {}
+        }
     }
 
     /// Reads everything again if anything changed.

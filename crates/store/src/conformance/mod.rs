@@ -260,6 +260,7 @@ macro_rules! conformance_tests {
         );
         $crate::conformance_tests!(@parallel_cases $new_home,
             equal_submissions_make_one_job,
+            equal_creations_make_one_schedule,
             different_submissions_are_all_kept,
             a_job_is_claimed_once,
             equal_orders_are_obeyed_once,

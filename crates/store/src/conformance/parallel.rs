@@ -77,6 +77,25 @@ pub async fn equal_submissions_make_one_job(home: &dyn Home, spawn: Spawn) {
     assert_eq!(held.map(|held| held.used_for), Some(KeyUse::Job(*winner)));
 }
 
+/// One creation with a name, sent many times at once under one key: one schedule, and nobody is told that its name is taken.
+pub async fn equal_creations_make_one_schedule(home: &dyn Home, spawn: Spawn) {
+    let mut trial = Trial::start(home).await;
+    let (acme, now) = (tenant("acme"), trial.now);
+    for name in ["a", "b", "c", "d"] {
+        let new: Vec<_> = (0..TASKS_COUNT)
+            .map(|_| NewSchedule { name: Some(name.into()), ..trial.new_schedule(&acme, beat()) })
+            .collect();
+        let answers = side_by_side(&trial, spawn, |number, store| {
+            let order = creating(new[number].clone(), Some(claim(name, 1)));
+            async move { store.edit_schedules(now, vec![order]).await.expect("answered").remove(0) }
+        })
+        .await;
+        let made: Vec<_> = answers.into_iter().map(|answer| answer.expect("granted")).collect();
+        assert_eq!(made.iter().filter(|made| made.changed).count(), 1);
+        assert!(made.iter().all(|one| one.schedule.id == made[0].schedule.id));
+    }
+}
+
 /// None gets lost in the crowd, and the counts are exact.
 pub async fn different_submissions_are_all_kept(home: &dyn Home, spawn: Spawn) {
     let mut trial = Trial::start(home).await;
