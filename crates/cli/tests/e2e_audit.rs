@@ -89,3 +89,15 @@ fn changes_of_jobs_can_be_left_out_and_acts_cannot() {
     assert_eq!(found[0]["action"], "jobs.cancel");
     assert_eq!(found[0]["address"], "127.0.0.1");
 }
+
+#[test]
+fn calls_of_the_last_second_are_recorded_before_a_server_stops() {
+    let data = TempDir::new().unwrap();
+    let server = Server::start(data.path());
+    server.submit(&json!({"type": "t", "queue": "q", "delay": "1h"}));
+    assert_eq!(server.terminate().0, Some(0));
+    let server = Server::start(data.path());
+    let found = ran(&server.cli(&["audit", "list", "--action", "jobs.create", "-o", "json"]));
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["items"][0]["count"], 1, "{found}");
+}

@@ -298,7 +298,7 @@ pub const AUDIT_FIELDS_COUNT_MAX: usize = 32;
 pub const AUDIT_TEXT_CHARS_MAX: usize = 255;
 /// How often calls that are too many for a record each are written, summed up.
 pub const AUDIT_SUM_MS: i64 = SECOND_MS;
-/// Different sums kept in between; what goes beyond them is summed up without the caller's name.
+/// Different sums kept in between; once there are so many, they are written at once.
 pub const AUDIT_SUMS_COUNT_MAX: usize = 1_000;
 /// How long a tenant may at least have its finished jobs kept.
 pub const RETENTION_MS_MIN: i64 = SECOND_MS;

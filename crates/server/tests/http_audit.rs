@@ -5,6 +5,7 @@ mod http_harness;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use http::Request;
@@ -12,8 +13,9 @@ use serde_json::{Value, json};
 use tidewheel_api::wire::audit::Line;
 use tidewheel_api::wire::audit_ends::{EndLine, Tally};
 use tidewheel_core::audit::Walk;
-use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_server::http::HttpLimits;
+use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
+use tidewheel_store::{Error, Layout};
 
 use http_harness::{ADMIN_KEY, Answer, Api};
 
@@ -192,4 +194,33 @@ async fn who_signs_in_and_whose_key_is_revoked_is_told() {
     let told: Vec<_> = found.iter().map(|item| json!([item["action"], item["actor"]])).collect();
     let expected = json!([["keys.create", "key_file"], ["session.create", id], ["keys.delete", "key_file"]]);
     assert_eq!(json!(told), expected);
+}
+
+/// Takes no records while it is away.
+#[derive(Default)]
+struct Away(AtomicBool);
+
+impl Faults for Away {
+    fn before(&self, call: Call) -> Fault {
+        let fails = call == Call::AppendActs && self.0.load(Ordering::SeqCst);
+        let failure = fails.then(|| Failure::Before(Error::Unavailable("away".to_owned())));
+        Fault { failure, ..Fault::default() }
+    }
+}
+
+#[tokio::test]
+async fn counts_outlast_a_store_that_is_away() {
+    let away = Arc::new(Away::default());
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&away) as Arc<dyn Faults>);
+    let api = Api::over(Arc::new(store), HttpLimits::default()).await;
+    away.0.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        api.submit(&json!({"type": "t", "queue": "q"})).await;
+        // Whoever reads the trail has the counts written first.
+        api.get("/v1/audit").await.problem(503, "store_unavailable");
+    }
+    away.0.store(false, Ordering::SeqCst);
+    let found = api.get("/v1/audit?action=jobs.create").await.json();
+    let counts: Vec<_> = found["items"].as_array().unwrap().iter().map(|item| &item["count"]).collect();
+    assert_eq!(counts, [&json!(2)]);
 }

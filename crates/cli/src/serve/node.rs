@@ -66,7 +66,7 @@ pub(crate) struct NodeConfig {
 pub(crate) struct Node {
     engine: Engine,
     address: SocketAddr,
-    is_closed: bool,
+    access: Arc<Access>,
     tls: Option<Arc<Tls>>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -128,8 +128,9 @@ impl Node {
         .context("cannot start on this store")?;
         access.directory().steer(&engine);
         notify::start(&engine, access.directory());
-        let is_closed = access.is_closed();
-        let app = router(HttpParts { engine: engine.clone(), targets, limits: config.http, access });
+        let http =
+            HttpParts { engine: engine.clone(), targets, limits: config.http, access: Arc::clone(&access) };
+        let app = router(http);
         let (stop, stopped) = oneshot::channel::<()>();
         let mut limits = ServeLimits::default();
         limits.connections_max = connections_max(limits.connections_max, push_max);
@@ -139,7 +140,7 @@ impl Node {
             None => tokio::spawn(serve(listener, app, limits, stopped)),
             Some(tls) => tokio::spawn(serve_tls(listener, app, limits, tls, stopped)),
         };
-        Ok(Self { engine, address, is_closed, tls, stop, serving, exporter })
+        Ok(Self { engine, address, access, tls, stop, serving, exporter })
     }
 
     /// Where it listens.
@@ -158,8 +159,8 @@ impl Node {
     }
 
     /// Whether it asks for keys.
-    pub(crate) const fn is_closed(&self) -> bool {
-        self.is_closed
+    pub(crate) fn is_closed(&self) -> bool {
+        self.access.is_closed()
     }
 
     /// Its engine.
@@ -180,6 +181,11 @@ impl Node {
             && tokio::time::timeout(CONNECTIONS_END, exporter.finish()).await.is_err()
         {
             tracing::warn!("the last spans could not be sent in time; they are dropped");
+        }
+        match tokio::time::timeout(CONNECTIONS_END, self.access.record_counts()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "calls of the last second could not be recorded"),
+            Err(_) => tracing::warn!("calls of the last second could not be recorded in time"),
         }
         self.engine.store().close().await.context("the store did not close cleanly")?;
         Ok(left)

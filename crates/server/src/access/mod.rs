@@ -134,6 +134,14 @@ impl Access {
         &self.auditor
     }
 
+    /// Records calls that were only counted so far, before the store is closed.
+    ///
+    /// # Errors
+    /// When the store does not take them.
+    pub async fn record_counts(&self) -> Result<(), Error> {
+        self.auditor.flush().await
+    }
+
     /// Takes tokens of this issuer as well as keys.
     #[must_use]
     pub fn with_issuer(self, oidc: Arc<Oidc>) -> Self {

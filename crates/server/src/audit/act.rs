@@ -1,7 +1,6 @@
 //! Recording one call: who and what from the request, and from the answer what became of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::RequestExt as _;
 use axum::body::Body;
@@ -16,10 +15,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tidewheel_api::wire::audit::Act;
 use tidewheel_api::wire::fault::Code;
-use tidewheel_core::limits::{AUDIT_FIELDS_COUNT_MAX, AUDIT_SUM_MS, AUDIT_TEXT_CHARS_MAX};
+use tidewheel_core::limits::{AUDIT_FIELDS_COUNT_MAX, AUDIT_TEXT_CHARS_MAX};
 use tidewheel_core::names::Tenant;
 
-use super::sums::{Counted, Then};
+use super::sums::Counted;
 use super::{Auditor, actor};
 use crate::access::{Identity, Peer};
 use crate::directory::ApiKey;
@@ -101,7 +100,7 @@ pub(crate) async fn served(
         if response.status().is_client_error() {
             // Nothing was done.
             if response.status() == StatusCode::FORBIDDEN {
-                count(&auditor, counted(&act, &action, &call));
+                auditor.count(counted(&act, &action, &call));
             }
             return response;
         }
@@ -153,7 +152,7 @@ pub(crate) async fn sum_up(
     let response = next.run(request).await;
     let status = response.status().as_u16();
     let tenant = tenant.as_str().into();
-    count(&auditor, Counted { tenant, actor, address, action, call, status });
+    auditor.count(Counted { tenant, actor, address, action, call, status });
     response
 }
 
@@ -173,7 +172,7 @@ pub(crate) fn refused(
         call: Arc::clone(call),
         status: StatusCode::FORBIDDEN.as_u16(),
     };
-    count(auditor, counted);
+    auditor.count(counted);
 }
 
 fn counted(act: &Act, action: &Arc<str>, call: &Arc<str>) -> Counted {
@@ -184,25 +183,6 @@ fn counted(act: &Act, action: &Arc<str>, call: &Arc<str>) -> Counted {
         action: Arc::clone(action),
         call: Arc::clone(call),
         status: act.status,
-    }
-}
-
-fn count(auditor: &Arc<Auditor>, call: Counted) {
-    let then = auditor.sums().count(call);
-    let auditor = Arc::clone(auditor);
-    match then {
-        Then::Nothing => {}
-        Then::WriteSoon => drop(tokio::spawn(async move {
-            auditor.clock.sleep(Duration::from_millis(AUDIT_SUM_MS.unsigned_abs())).await;
-            if let Err(error) = auditor.flush().await {
-                tracing::error!(%error, "calls of the last second could not be recorded");
-            }
-        })),
-        Then::Write(acts) => drop(tokio::spawn(async move {
-            if let Err(error) = auditor.record_sums(acts).await {
-                tracing::error!(%error, "calls of the last second could not be recorded");
-            }
-        })),
     }
 }
 

@@ -7,21 +7,23 @@
 //! | `sums` | calls that are too many for a record each |
 //!
 //! A call that changes something is answered after it is recorded. One that is recorded twice, because the answer to the
-//! store's write was lost, is there twice with one request id.
+//! store's write was lost, is there twice with one request id; counts are written again as well, and may be too high then.
 
 mod act;
 mod sums;
 mod trail;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidewheel_api::wire::audit::Act;
+use tidewheel_core::limits::AUDIT_SUM_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{Error, NewAct, Store};
 
 pub(crate) use self::act::{Fields, Told, refused, served, sum_up};
-use self::sums::Sums;
+use self::sums::{Counted, Sum, Sums, Then};
 pub(crate) use self::trail::{Trail, trail_of};
 use crate::access::Identity;
 use crate::clock::Clock;
@@ -65,17 +67,50 @@ impl Auditor {
         self.store.append_acts(self.clock.now(), new()).await
     }
 
-    /// Records what was summed up so far.
-    pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let acts = self.sums().take();
-        self.record_sums(acts).await
+    /// Counts a call.
+    fn count(self: &Arc<Self>, call: Counted) {
+        let then = self.sums().count(call);
+        self.go_on(then);
     }
 
-    async fn record_sums(&self, acts: Vec<Act>) -> Result<(), Error> {
-        if acts.is_empty() {
+    fn go_on(self: &Arc<Self>, then: Then) {
+        let auditor = Arc::clone(self);
+        // What is not recorded was put back or is lost, and the log says so: nobody waits for it here.
+        match then {
+            Then::Nothing => {}
+            Then::WriteSoon => drop(tokio::spawn(async move {
+                auditor.clock.sleep(Duration::from_millis(AUDIT_SUM_MS.unsigned_abs())).await;
+                auditor.flush().await.ok();
+            })),
+            Then::Write(sums) => drop(tokio::spawn(async move { auditor.record_sums(sums).await.ok() })),
+        }
+    }
+
+    /// Records what was summed up so far.
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), Error> {
+        let sums = self.sums().take();
+        self.record_sums(sums).await
+    }
+
+    async fn record_sums(self: &Arc<Self>, sums: Vec<Sum>) -> Result<(), Error> {
+        if sums.is_empty() {
             return Ok(());
         }
-        self.store.append_acts(self.clock.now(), acts.iter().map(new_act).collect()).await
+        let acts = sums.iter().map(|sum| new_act(&sums::act(sum))).collect();
+        let recorded = self.store.append_acts(self.clock.now(), acts).await;
+        match &recorded {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => {
+                tracing::debug!(%error, "counts of calls could not be recorded yet");
+                let (then, dropped) = self.sums().put_back(sums);
+                if dropped > 0 {
+                    tracing::error!(%error, dropped, "too many counts of calls wait to be recorded");
+                }
+                self.go_on(then);
+            }
+            Err(error) => tracing::error!(%error, "calls of the last second could not be recorded"),
+        }
+        recorded
     }
 
     fn sums(&self) -> std::sync::MutexGuard<'_, Sums> {
