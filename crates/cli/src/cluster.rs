@@ -69,11 +69,14 @@ async fn status(client: &Client, out: Out) -> Result<(), Failure> {
         cluster.text("shards").unwrap_or_default(),
         cluster.text("store").unwrap_or_default()
     ));
-    for database in cluster.list("databases").unwrap_or_default() {
+    let databases = cluster.list("databases").unwrap_or_default();
+    for (number, database) in (1..).zip(&databases) {
         if database.text("state").as_deref() == Some("down") {
-            let [index, shards, reason] =
-                ["index", "shards", "reason"].map(|name| database.text(name).unwrap_or_default());
-            out.note(&format!("database {index} is down, and its {shards} shards stand still: {reason}"));
+            let [shards, reason] = ["shards", "reason"].map(|name| database.text(name).unwrap_or_default());
+            let count = databases.len();
+            out.note(&format!(
+                "database {number} of {count} is down, and its {shards} shards stand still: {reason}"
+            ));
         }
     }
     Ok(())

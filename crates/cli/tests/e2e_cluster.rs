@@ -63,6 +63,14 @@ fn nodes_share_the_work_and_take_over_from_who_leaves_or_dies() {
     let second = start(&postgres, &data);
     until_shared(&first, &[SHARDS / 2, SHARDS / 2]);
 
+    // Both say the same of when each was started.
+    let starts = |server: &Server| -> BTreeMap<String, Value> {
+        let cluster = server.get("/v1/cluster");
+        let nodes = cluster["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| (node["id"].to_string(), node["started_at"].clone())).collect()
+    };
+    assert_eq!(starts(&first), starts(&second));
+
     // Whoever takes a job, the node that has its shard runs it, once.
     let mut ids: Vec<String> = Vec::new();
     for number in 0..60 {

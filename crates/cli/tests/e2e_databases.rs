@@ -20,7 +20,7 @@ const SHARDS: u16 = 64;
 
 /// Two databases, each at the end of a wire.
 struct Pair {
-    _postgres: Postgres,
+    postgres: Postgres,
     wires: [Wire; 2],
     urls: [String; 2],
 }
@@ -33,7 +33,7 @@ impl Pair {
         // Nobody asks for the password, and nobody shows it.
         let url = |wire: &Wire, name| format!("postgres://tidewheel:hunter2@127.0.0.1:{}/{name}", wire.port);
         let urls = [url(&wires[0], "postgres"), url(&wires[1], "second")];
-        Self { _postgres: postgres, wires, urls }
+        Self { postgres, wires, urls }
     }
 
     fn flags(&self) -> [&str; 4] {
@@ -156,7 +156,7 @@ fn one_database_away_stops_only_its_own_tenants() {
         assert_eq!(list.unwrap().status, 200);
         let status = first.cli(&["cluster", "status"]);
         let said = String::from_utf8(status.stderr).unwrap();
-        assert!(said.contains(&format!("database {away} is down")), "{said}");
+        assert!(said.contains(&format!("database {} of 2 is down", away + 1)), "{said}");
 
         // It comes back, and all that was acknowledged is run.
         pair.wires[away].mend();
@@ -210,4 +210,11 @@ fn databases_are_what_they_were_made_for() {
     until_told(&server, ["up", "up"]);
     let back = until_taken(&server, &target, &sides[1][0]);
     until_all_ran(&target, &[back]);
+    assert_eq!(server.terminate().0, Some(0));
+
+    // Once it was used, no empty one takes its place: that would be asked for jobs that it does not have.
+    pair.postgres.ask("CREATE DATABASE other");
+    let other = two.replace("/second", "/other");
+    let (is_done, said) = run(&serve, &[one, &other]);
+    assert!(!is_done && said.contains("database 2 of 2: the database is empty"), "{said}");
 }

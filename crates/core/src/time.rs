@@ -1,9 +1,15 @@
 //! Instants and durations: milliseconds inside, RFC 3339 and `1h30m` outside.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
+
+/// Digits of a second's fraction that jiff reads. RFC 3339 allows any number.
+const FRACTION_DIGITS_MAX: usize = 9;
+/// Bytes of an instant up to the digits of its fraction.
+const BEFORE_FRACTION_BYTES: usize = "2026-12-01T09:00:00.".len();
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -91,8 +97,23 @@ impl FromStr for Timestamp {
 fn read_instant(text: &str) -> Option<jiff::Timestamp> {
     // A second of 60 is refused rather than clamped: no clock here ever shows one.
     let leap = text.get(17..19) == Some("60");
-    let instant = text.parse::<jiff::Timestamp>().ok().filter(|_| !leap && !is_offset_too_far(text))?;
+    let instant = with_short_fraction(text).parse::<jiff::Timestamp>().ok();
+    let instant = instant.filter(|_| !leap && !is_offset_too_far(text))?;
     (instant.as_millisecond() <= Timestamp::LATEST.0).then_some(instant)
+}
+
+/// The text without digits so far behind the point that they say nothing: what is finer than a millisecond is cut off
+/// anyway.
+fn with_short_fraction(text: &str) -> Cow<'_, str> {
+    let split = text.split_at_checked(BEFORE_FRACTION_BYTES).filter(|(before, _)| before.ends_with('.'));
+    let Some((before, behind)) = split else { return Cow::Borrowed(text) };
+    let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+    match (behind.get(..FRACTION_DIGITS_MAX), behind.get(digits..)) {
+        (Some(kept), Some(offset)) if digits > FRACTION_DIGITS_MAX => {
+            Cow::Owned(format!("{before}{kept}{offset}"))
+        }
+        (Some(_) | None, Some(_) | None) => Cow::Borrowed(text),
+    }
 }
 
 /// Whether a text that cannot be read is an instant all the same: then the year before has it too, for neither is a leap
@@ -289,6 +310,26 @@ mod tests {
         ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_fraction_may_have_any_number_of_digits() {
+        for (text, read) in [
+            ("2026-12-01T10:00:00.1234567890+01:00", "2026-12-01T09:00:00.123Z"),
+            ("2026-12-01T09:00:00.99999999999999999999Z", "2026-12-01T09:00:00.999Z"),
+            ("9999-12-30T22:00:00.0000000000001Z", "9999-12-30T22:00:00.000Z"),
+        ] {
+            assert_eq!(text.parse::<Timestamp>().map(|instant| instant.to_string()), Ok(read.to_owned()));
+        }
+        let long = format!("2026-12-01T09:00:00.5{}Z", "0".repeat(10_000));
+        assert_eq!(long.parse::<Timestamp>(), "2026-12-01T09:00:00.5Z".parse::<Timestamp>());
+        for text in
+            ["2026-12-01T09:00:00.1234567890", "2026-12-01T09:00:60.1234567890Z", "2026-12-01T09:00:00.Z"]
+        {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+        let late = "9999-12-31T00:00:00.1234567890Z";
+        assert_eq!(late.parse::<Timestamp>(), Err(InvalidTimestamp::TooLate { given: late.to_owned() }));
     }
 
     #[test]

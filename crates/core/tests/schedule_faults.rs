@@ -8,6 +8,7 @@ use schedule_support::{HOUR, at, cron, definition, every};
 use tidewheel_core::cron::Gap;
 use tidewheel_core::limits::SCHEDULE_INTERVAL_MS_MIN_DEFAULT;
 use tidewheel_core::schedule::{FaultKind, Rule, check, next_nominal};
+use tidewheel_core::time::Timestamp;
 
 const NOW: &str = "2026-06-01T08:30:00Z";
 
@@ -66,4 +67,24 @@ fn an_end_that_leaves_nothing_is_still_the_end() {
     let mut rule = every(HOUR, at(NOW));
     rule.end_at = Some(at("2026-06-01T08:45:00Z"));
     assert_eq!(faults(&rule), [("end_at", FaultKind::Value)]);
+}
+
+#[test]
+fn a_start_after_the_last_fire_there_is_is_the_one_to_blame() {
+    for (expression, start) in
+        [("0 0 29 2 *", "9997-01-01T00:00:00Z"), ("0 12 * * *", "9999-12-30T12:00:01Z")]
+    {
+        let mut rule = cron(expression, "UTC");
+        rule.start_at = Some(at(start));
+        assert_eq!(faults(&rule), [("start_at", FaultKind::Value)], "{expression}");
+        rule.end_at = Some(Timestamp::LATEST);
+        assert_eq!(faults(&rule), [("start_at", FaultKind::Value)], "{expression}");
+    }
+    let mut last = cron("0 12 * * *", "UTC");
+    last.start_at = Some(at("9999-12-30T12:00:00Z"));
+    assert_eq!(faults(&last), []);
+    // What never comes is refused for that, wherever it starts.
+    let mut never = in_the_gap("*/30 2 * 3 SUNL");
+    never.start_at = Some(at("9999-12-30T12:00:01Z"));
+    assert_eq!(faults(&never), [("cron_expr", FaultKind::Never)]);
 }

@@ -319,6 +319,25 @@ async fn a_server_whose_store_takes_nothing_is_not_ready_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_take_from_a_store_that_is_away_does_not_say_that_there_is_nothing() {
+    let feeling = Arc::new(Feeling(Mutex::new(Health::Ready)));
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&feeling) as Arc<dyn Faults>);
+    let api = Api::over(Arc::new(store), HttpLimits::default()).await;
+    let empty = json!({"jobs": []});
+    assert_eq!(api.post("/v1/queues/q/take", &json!({})).await.json(), empty);
+    *feeling.0.lock().unwrap() = Health::Away("it is restarted".to_owned());
+    let away = api.post("/v1/queues/q/take", &json!({"wait": "10ms"})).await;
+    let problem = away.problem(503, "store_unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("it is restarted"), "{problem}");
+    assert!(away.header("retry-after").parse::<u32>().unwrap() > 0);
+    // What can be had all the same is handed out.
+    api.submit(&json!({"type": "t", "queue": "q"})).await;
+    assert_eq!(api.take_one("q").await["attempt"], 1);
+    *feeling.0.lock().unwrap() = Health::Ready;
+    assert_eq!(api.post("/v1/queues/q/take", &json!({})).await.json(), empty);
+}
+
+#[tokio::test]
 async fn a_lost_answer_and_the_same_key_make_one_job() {
     let (api, script) = scripted().await;
     let body = json!({"type": "t", "delay": "1h", "idempotency_key": "k"});

@@ -108,6 +108,29 @@ async fn one_bad_job_keeps_all_out_and_every_fault_is_told() {
 }
 
 #[tokio::test]
+async fn what_is_no_json_is_told_with_its_place_in_the_body() {
+    let api = Api::new().await;
+    for (name, good) in [("jobs", r#"{"type":"a"}"#), ("schedules", r#"{"every":"1h"}"#)] {
+        for (body, line, column) in [
+            (format!("{good}\n\n{good}\n  {{\"x\" 1}}\n"), 4, 8),
+            (format!("[{good},\n{good}, {{\n\"x\" 1}}]"), 3, 5),
+            (format!("[{good},{good},{{\"x\" 1}}]"), 1, 2 * good.len() + 9),
+        ] {
+            let place = format!(" at line {line} column {column}");
+            let path = format!("/v1/{name}/batch");
+            let problem = api.call("POST", &path, &[], body.clone()).await.problem(400, "malformed_json");
+            assert_eq!(problem["errors"][0]["pointer"], "/2", "{problem}");
+            assert!(problem["detail"].as_str().unwrap().ends_with(&place), "{place}: {problem}");
+            let each = api.call("POST", &format!("{path}?partial=true"), &[], body).await.json();
+            let detail = each[name][2]["error"]["detail"].as_str().unwrap();
+            assert!(detail.ends_with(&place), "{place}: {detail}");
+        }
+    }
+    let one = api.call("POST", "/v1/jobs", &[], "\n {\"type\" 1}").await.problem(400, "malformed_json");
+    assert!(one["detail"].as_str().unwrap().ends_with(" at line 2 column 10"), "{one}");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_the_wrapper_is_told_by_name_however_it_arrives() {
     let api = Api::new().await;
     let one = job("a");

@@ -90,6 +90,31 @@ async fn one_key_is_for_one_call_of_any_kind() {
 }
 
 #[tokio::test]
+async fn more_than_one_key_in_the_headers_is_refused() {
+    let api = Api::new().await;
+    let id = api.submit(&json!({"type": "t", "delay": "1h"})).await;
+    let cancel = format!("/v1/jobs/{id}/cancel");
+    let job = json!({"type": "t", "delay": "1h"}).to_string();
+    let schedule = json!({"type": "t", "every": "1h"}).to_string();
+    for (path, body) in [
+        ("/v1/jobs", job.clone()),
+        ("/v1/jobs/batch", job),
+        ("/v1/schedules", schedule.clone()),
+        ("/v1/schedules/batch", schedule),
+        (cancel.as_str(), String::new()),
+    ] {
+        for second in ["a", "b"] {
+            let headers = [("idempotency-key", "a"), ("idempotency-key", second)];
+            let refused = api.call("POST", path, &headers, body.clone()).await;
+            let problem = refused.problem(400, "malformed_request");
+            assert!(problem["detail"].as_str().unwrap().contains("more than once"), "{path}: {problem}");
+        }
+    }
+    assert_eq!(api.get("/v1/jobs").await.json()["items"].as_array().unwrap().len(), 1);
+    assert_eq!(api.get(&format!("/v1/jobs/{id}")).await.json()["state"], "scheduled");
+}
+
+#[tokio::test]
 async fn a_waiting_job_is_changed_and_started_once() {
     let api = Api::new().await;
     let id = api.submit(&json!({"type": "t", "queue": "q", "delay": "1h"})).await;

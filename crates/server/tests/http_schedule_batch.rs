@@ -97,6 +97,88 @@ async fn a_batch_that_is_sent_again_makes_nothing_twice() {
 }
 
 #[tokio::test]
+async fn a_batch_shares_the_keys_of_all_calls() {
+    let api = Api::new().await;
+    let send = async |path: &str, key: &str, body: Value| {
+        api.call("POST", path, &[("idempotency-key", key)], body.to_string()).await
+    };
+    let batch = async |key: &str, body: Value| send("/v1/schedules/batch", key, body).await;
+    let job = json!({"type": "t", "delay": "1h"});
+    assert_eq!(send("/v1/jobs", "job", job.clone()).await.status, 201);
+    batch("job", json!([named("a")])).await.problem(409, "idempotency_conflict");
+    assert_eq!(send("/v1/schedules", "schedule", named("one")).await.status, 201);
+    batch("schedule", json!([named("a")])).await.problem(409, "idempotency_conflict");
+    assert_eq!(send("/v1/jobs/batch", "jobs", json!([])).await.status, 201);
+    batch("jobs", json!([])).await.problem(409, "idempotency_conflict");
+    assert_eq!(count(&api).await, 1);
+
+    assert_eq!(batch("many", json!([named("a")])).await.status, 201);
+    send("/v1/jobs", "many", job.clone()).await.problem(409, "idempotency_conflict");
+    send("/v1/schedules", "many", named("z")).await.problem(409, "idempotency_conflict");
+    send("/v1/jobs/batch", "many", json!([job])).await.problem(409, "idempotency_conflict");
+    let own = |key: &str| json!([{"every": "1h", "idempotency_key": key}]);
+    for _ in 0..2 {
+        assert_eq!(batch("others", own("o1")).await.status, 201);
+    }
+    batch("others", own("o2")).await.problem(409, "idempotency_conflict");
+    assert_eq!(batch("none", json!([])).await.status, 201);
+    batch("none", json!([named("b")])).await.problem(409, "idempotency_conflict");
+    // What is refused takes no key.
+    batch("mended", json!([{"every": "1s"}])).await.problem(422, "interval_too_short");
+    batch("mended", json!([named("a")])).await.problem(409, "name_taken");
+    assert_eq!(batch("mended", json!([named("b")])).await.status, 201);
+    assert_eq!(count(&api).await, 4);
+}
+
+#[tokio::test]
+async fn the_longest_key_does_for_a_batch_and_no_item_has_it_for_its_own() {
+    let api = Api::new().await;
+    let long = "k".repeat(255);
+    let headers = [("idempotency-key", long.as_str())];
+    let send = async |path: &str| {
+        api.call("POST", path, &headers, json!([{"every": "1h"}, {"every": "1h"}]).to_string()).await
+    };
+    let (first, again) = (send("/v1/schedules/batch").await, send("/v1/schedules/batch").await.json());
+    assert_eq!(first.status, 201, "{first:?}");
+    let first = first.json();
+    for (first, again) in
+        first["schedules"].as_array().unwrap().iter().zip(again["schedules"].as_array().unwrap())
+    {
+        assert_eq!((&first["id"], &again["duplicate"]), (&again["id"], &json!(true)));
+    }
+    assert_eq!(count(&api).await, 2);
+    // Answered for one by one they are other requests under that key.
+    send("/v1/schedules/batch?partial=true").await.problem(409, "idempotency_conflict");
+
+    for (name, mut item) in [("jobs", json!({"type": "t"})), ("schedules", named("n"))] {
+        let path = format!("/v1/{name}/batch");
+        item["idempotency_key"] = json!(name);
+        let body = json!([item]).to_string();
+        let refused = api.call("POST", &path, &[("idempotency-key", name)], body.clone()).await;
+        let problem = refused.problem(422, "conflicting_fields");
+        assert_eq!(problem["errors"][0]["pointer"], "/0/idempotency_key", "{name}");
+        let one_by_one = format!("{path}?partial=true");
+        let refused = api.call("POST", &one_by_one, &[("idempotency-key", name)], body).await.json();
+        assert_eq!(refused[name][0]["error"]["code"], "conflicting_fields", "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_partial_batch_under_a_key_goes_on_where_it_was_left() {
+    let api = Api::new().await;
+    let send = async |body: Value| {
+        let headers = [("idempotency-key", "P")];
+        api.call("POST", "/v1/schedules/batch?partial=true", &headers, body.to_string()).await.json()
+    };
+    let first = send(json!([named("a"), {"every": "1s"}, named("c")])).await;
+    assert_eq!((&first["count"], &first["refused"]), (&json!(2), &json!(1)));
+    let mended = send(json!([named("a"), named("b"), named("c")])).await;
+    let duplicates: Vec<_> =
+        mended["schedules"].as_array().unwrap().iter().map(|item| item["duplicate"].clone()).collect();
+    assert_eq!(duplicates, [true, false, true], "{mended}");
+}
+
+#[tokio::test]
 async fn ten_thousand_are_taken_and_one_more_is_not() {
     let api = Api::new().await;
     let mut lines = "{\"every\":\"1h\"}\n".repeat(10_000);

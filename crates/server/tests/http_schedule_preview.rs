@@ -130,6 +130,9 @@ async fn fires_end_with_the_instants_that_can_be_written() {
     {
         assert_eq!(asked(json!({"cron_expr": expression, "from": from})).await, [], "{expression}");
         assert_eq!(asked(json!({"cron_expr": expression, "start_at": from})).await, [], "{expression}");
+        let made = json!({"type": "t", "cron_expr": expression, "start_at": from});
+        let refused = api.post("/v1/schedules", &made).await.problem(422, "invalid_value");
+        assert_eq!(refused["errors"][0]["pointer"], "/start_at", "{refused}");
     }
     let last = asked(json!({"cron_expr": "0 12 * * *", "from": "9999-12-29T13:00:00Z"})).await;
     assert_eq!(last, ["9999-12-30T12:00:00Z".parse::<Timestamp>().unwrap()]);

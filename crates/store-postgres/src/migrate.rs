@@ -27,16 +27,17 @@ macro_rules! migration {
     };
 }
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     migration!(1, "0001_first"),
     migration!(2, "0002_audit"),
     migration!(SEATS_SINCE, "0003_databases"),
     migration!(4, "0004_parked"),
+    migration!(5, "0005_used"),
 ];
 
 /// The schema this program works with.
-pub const SCHEMA_NUMBER: i32 = 4;
-const _: () = assert!(MIGRATIONS.len() == 4, "and SCHEMA_NUMBER is the last");
+pub const SCHEMA_NUMBER: i32 = 5;
+const _: () = assert!(MIGRATIONS.len() == 5, "and SCHEMA_NUMBER is the last");
 
 /// The first schema in which a database says what it is among others.
 pub(crate) const SEATS_SINCE: i32 = 3;
@@ -65,6 +66,12 @@ pub enum MigrateError {
         /// What it has.
         found: i32,
     },
+    /// It has no schema where there should be one.
+    #[error(
+        "the database is empty, and the cluster has used another one in its place: give that one. If it is lost for good, and its \
+         jobs with it, `tidewheel migrate` with all databases makes this one ready to be used instead"
+    )]
+    Empty,
 }
 
 impl From<tokio_postgres::Error> for MigrateError {
@@ -163,7 +170,8 @@ async fn up(client: &Client, options: &Options, migration: &Migration) -> Result
 pub(crate) async fn prepare(options: &Options) -> Result<(), MigrateError> {
     let client = connect(options).await?;
     match found(&client, options).await? {
-        0 => migrate(options, SCHEMA_NUMBER).await.map(drop),
+        0 if options.makes_tables => migrate(options, SCHEMA_NUMBER).await.map(drop),
+        0 => Err(MigrateError::Empty),
         SCHEMA_NUMBER => Ok(()),
         found if found > SCHEMA_NUMBER => Err(MigrateError::Newer { found }),
         found => Err(MigrateError::Older { found }),

@@ -60,6 +60,8 @@ pub struct Options {
     pub audit_changes: bool,
     /// Which of how many databases it is, if the tables are made now.
     pub seat: Seat,
+    /// Whether the tables are made when it is opened, if there are none.
+    pub makes_tables: bool,
 }
 
 impl Options {
@@ -82,6 +84,7 @@ impl Options {
             zones: None,
             audit_changes: true,
             seat: Seat::default(),
+            makes_tables: true,
         }
     }
 }

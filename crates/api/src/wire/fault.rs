@@ -1,6 +1,8 @@
 //! What can be wrong with a request: a closed list of codes that never change their meaning, and faults that say
 //! where in the request they are.
 
+use memchr::{memchr_iter, memrchr};
+
 /// How many faults one answer names; a hostile batch could have millions.
 pub const FAULTS_COUNT_MAX: usize = 100;
 /// How much of a name that came with a request is repeated in the answer, in characters.
@@ -197,9 +199,22 @@ pub struct Fault {
 pub struct Faults {
     list: Vec<Fault>,
     untold: usize,
+    /// Where in the body the text begins that is read.
+    place: Place,
 }
 
 impl Faults {
+    /// Says where in the body the text begins that is read next: what is wrong with it is told with its place in the body.
+    pub const fn read_from(&mut self, place: Place) {
+        self.place = place;
+    }
+
+    /// Where in the body the text begins that is read.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.place
+    }
+
     /// Notes a fault.
     pub fn add(&mut self, code: Code, at: &At<'_>, detail: impl Into<String>) {
         if self.list.len() < FAULTS_COUNT_MAX {
@@ -225,6 +240,35 @@ impl Faults {
     #[must_use]
     pub fn into_list(self) -> Vec<Fault> {
         self.list
+    }
+}
+
+/// A place in the text of a body; at first, its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Lines before its own.
+    lines: usize,
+    /// Bytes before it on its own.
+    bytes: usize,
+}
+
+impl Place {
+    /// The place after these bytes, which begin here.
+    #[must_use]
+    pub fn after(self, bytes: &[u8]) -> Self {
+        match memrchr(b'\n', bytes) {
+            None => Self { bytes: self.bytes + bytes.len(), ..self },
+            Some(last) => {
+                let lines = self.lines + memchr_iter(b'\n', bytes).count();
+                Self { lines, bytes: bytes.len() - last - 1 }
+            }
+        }
+    }
+
+    /// The line and the column, from 1, of what has these in the text that begins here.
+    #[must_use]
+    pub const fn line_and_column(self, line: usize, column: usize) -> (usize, usize) {
+        (self.lines + line, if line > 1 { column } else { self.bytes + column })
     }
 }
 
@@ -337,6 +381,20 @@ mod tests {
         assert_eq!(item.field("a/b~c").pointer(), "/jobs/3/a~1b~0c");
         assert_eq!(At::ROOT.pointer(), "");
         assert_eq!(At::ROOT.field(&"ü".repeat(500)).pointer().chars().count(), NAME_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn places_are_counted_in_the_whole() {
+        let text = b"one\ntwo\n\nfour";
+        for cut in 0..=text.len() {
+            let (first, second) = text.split_at(cut);
+            let place = Place::default().after(first).after(second);
+            assert_eq!(place, Place { lines: 3, bytes: 4 }, "{cut}");
+        }
+        let place = Place { lines: 3, bytes: 4 };
+        assert_eq!(place.line_and_column(1, 2), (4, 6));
+        assert_eq!(place.line_and_column(2, 2), (5, 2));
+        assert_eq!(Place::default().line_and_column(1, 1), (1, 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use tidewheel_core::time::{InvalidTimestamp, Timestamp};
 
-use super::fault::{At, Code, Faults, nearest, shown};
+use super::fault::{At, Code, Faults, Place, nearest, shown};
 
 /// Unknown fields told of one object.
 const UNKNOWN_COUNT_MAX: usize = 20;
@@ -68,12 +68,11 @@ pub fn forget_null(field: &mut Option<Field<'_>>) {
 
 /// Reads a whole body as one object.
 pub fn body<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
-    let trimmed = text.trim_ascii();
-    if trimmed.is_empty() {
+    if text.trim_ascii().is_empty() {
         faults.add(Code::MalformedJson, at, "the body is empty; a JSON object is expected");
         return None;
     }
-    object(trimmed, at, faults)
+    object(text, at, faults)
 }
 
 /// Reads a whole body as one object; an empty body is an object without fields.
@@ -83,12 +82,11 @@ pub fn optional_body<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults:
 
 /// Reads a whole body as changes to something: a field that is `null` is there, and says to forget.
 pub fn changes<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
-    let trimmed = text.trim_ascii();
-    if trimmed.is_empty() {
+    if text.trim_ascii().is_empty() {
         faults.add(Code::MalformedJson, at, "the body is empty; a JSON object is expected");
         return None;
     }
-    fields(trimmed, at, faults)
+    fields(text, at, faults)
 }
 
 /// Whether `text` is an object that has a field of that name.
@@ -111,14 +109,17 @@ pub fn object<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut F
 }
 
 fn fields<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Faults) -> Option<K> {
-    let scan = match scan_object::<Fields<'a, K>>(text, FieldsSeed(PhantomData)) {
+    let begun = text.trim_ascii_start();
+    let scan = match scan_object::<Fields<'a, K>>(begun.trim_ascii_end(), FieldsSeed(PhantomData)) {
         Ok(Some(scan)) => scan,
         Ok(None) => {
-            wrong_type("an object", text, at, faults);
+            wrong_type("an object", begun, at, faults);
             return None;
         }
         Err(fault) => {
-            faults.add(Code::MalformedJson, at, malformed(&fault));
+            let (blank, _) = text.as_bytes().split_at(text.len() - begun.len());
+            let detail = malformed(&fault, faults.place().after(blank));
+            faults.add(Code::MalformedJson, at, detail);
             return None;
         }
     };
@@ -140,8 +141,13 @@ fn fields<'a, K: KnownFields<'a>>(text: &'a str, at: &At<'_>, faults: &mut Fault
     Some(scan.known)
 }
 
-fn malformed(fault: &serde_json::Error) -> String {
-    format!("the body is not JSON: {fault}")
+/// Says what is wrong with a text that begins there in the body, and where in the body that is.
+fn malformed(fault: &serde_json::Error, begins: Place) -> String {
+    let text = fault.to_string();
+    let within = format!(" at line {} column {}", fault.line(), fault.column());
+    let what = text.strip_suffix(&within).unwrap_or(&text);
+    let (line, column) = begins.line_and_column(fault.line(), fault.column());
+    format!("the body is not JSON: {what} at line {line} column {column}")
 }
 
 /// What one object was found to have.

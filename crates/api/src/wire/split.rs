@@ -7,7 +7,7 @@
 
 use memchr::memchr2;
 
-use super::fault::shown;
+use super::fault::{Place, shown};
 
 /// The field that may wrap the array, unless another is named.
 const WRAPPER_DEFAULT: &str = "\"jobs\"";
@@ -110,6 +110,10 @@ pub struct Splitter {
     wrapped: bool,
     /// The beginning of an item whose end has not arrived, or of what may turn out to be a line.
     held: Vec<u8>,
+    /// Up to where the body is read.
+    place: Place,
+    /// Where what is held begins; if nothing is, where the next does.
+    begun: Place,
     /// The name of the first field, if it is not the wrapper's.
     name: String,
     depth: usize,
@@ -121,17 +125,17 @@ pub struct Splitter {
 impl Splitter {
     /// A splitter that finds out by itself how the body is made.
     #[must_use]
-    pub const fn new(limits: SplitLimits) -> Self {
+    pub fn new(limits: SplitLimits) -> Self {
         Self::starting(limits, State::Start)
     }
 
     /// A splitter of a body that is known to have one item per line.
     #[must_use]
-    pub const fn lines(limits: SplitLimits) -> Self {
+    pub fn lines(limits: SplitLimits) -> Self {
         Self::starting(limits, State::Lines)
     }
 
-    const fn starting(limits: SplitLimits, state: State) -> Self {
+    fn starting(limits: SplitLimits, state: State) -> Self {
         let held = Vec::new();
         let wrapper = WRAPPER_DEFAULT;
         Self {
@@ -140,6 +144,8 @@ impl Splitter {
             state,
             wrapped: false,
             held,
+            place: Place::default(),
+            begun: Place::default(),
             name: String::new(),
             depth: 0,
             in_text: false,
@@ -167,14 +173,17 @@ impl Splitter {
         self.wrapped
     }
 
-    /// Takes the next bytes and hands every item they complete to `each`.
+    /// Takes the next bytes and hands every item they complete to `each`, with its place in the body.
     ///
     /// # Errors
     /// When the body cannot be split; nothing more can be pushed then.
-    pub fn push(&mut self, bytes: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), SplitFault> {
+    pub fn push(&mut self, bytes: &[u8], each: &mut impl FnMut(Place, &[u8])) -> Result<(), SplitFault> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            rest = match self.state {
+            if self.held.is_empty() {
+                self.begun = self.place;
+            }
+            let after = match self.state {
                 State::Lines => self.line(rest, each)?,
                 State::Inside => self.inside(rest, each)?,
                 State::Brace => self.brace(rest)?,
@@ -188,6 +197,9 @@ impl Splitter {
                 | State::Beside
                 | State::End => self.between(rest)?,
             };
+            let (taken, _) = rest.split_at(rest.len() - after.len());
+            self.place = self.place.after(taken);
+            rest = after;
         }
         Ok(())
     }
@@ -196,7 +208,7 @@ impl Splitter {
     ///
     /// # Errors
     /// When something is missing.
-    pub fn finish(&mut self, each: &mut impl FnMut(&[u8])) -> Result<(), SplitFault> {
+    pub fn finish(&mut self, each: &mut impl FnMut(Place, &[u8])) -> Result<(), SplitFault> {
         match self.state {
             State::End => Ok(()),
             State::After if !self.wrapped => Ok(()),
@@ -222,6 +234,10 @@ impl Splitter {
     /// Everything outside of items: looks at the first byte that is not white space.
     fn between<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], SplitFault> {
         let rest = bytes.trim_ascii_start();
+        // By itself, so that what begins after it has its own place.
+        if rest.len() < bytes.len() {
+            return Ok(rest);
+        }
         let Some((byte, after)) = rest.split_first() else { return Ok(rest) };
         let (state, rest) = match (self.state, *byte) {
             (State::Start, b'[') | (State::Open, b'[') => (State::Before { may_end: true }, after),
@@ -339,7 +355,11 @@ impl Splitter {
         Ok(after)
     }
 
-    fn inside<'a>(&mut self, bytes: &'a [u8], each: &mut impl FnMut(&[u8])) -> Result<&'a [u8], SplitFault> {
+    fn inside<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        each: &mut impl FnMut(Place, &[u8]),
+    ) -> Result<&'a [u8], SplitFault> {
         let Some(end) = self.item_end(bytes) else {
             self.hold(bytes)?;
             return Ok(&[]);
@@ -378,7 +398,11 @@ impl Splitter {
         }
     }
 
-    fn line<'a>(&mut self, bytes: &'a [u8], each: &mut impl FnMut(&[u8])) -> Result<&'a [u8], SplitFault> {
+    fn line<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        each: &mut impl FnMut(Place, &[u8]),
+    ) -> Result<&'a [u8], SplitFault> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.hold(bytes)?;
             return Ok(&[]);
@@ -396,7 +420,7 @@ impl Splitter {
         Ok(())
     }
 
-    fn complete(&mut self, last: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), SplitFault> {
+    fn complete(&mut self, last: &[u8], each: &mut impl FnMut(Place, &[u8])) -> Result<(), SplitFault> {
         if self.held.is_empty() {
             return self.emit(last, each);
         }
@@ -408,7 +432,9 @@ impl Splitter {
         emitted
     }
 
-    fn emit(&mut self, item: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), SplitFault> {
+    fn emit(&mut self, item: &[u8], each: &mut impl FnMut(Place, &[u8])) -> Result<(), SplitFault> {
+        let (blank, _) = item.split_at(item.len() - item.trim_ascii_start().len());
+        let place = self.begun.after(blank);
         let item = item.trim_ascii();
         // Blank lines between items are common; inside an array an item is never blank.
         if item.is_empty() {
@@ -421,7 +447,7 @@ impl Splitter {
             return Err(SplitFault::ItemTooLarge { index: self.count, max: self.limits.item_bytes_max });
         }
         self.count += 1;
-        each(item);
+        each(place, item);
         Ok(())
     }
 

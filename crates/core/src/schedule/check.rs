@@ -77,31 +77,37 @@ pub fn check(
     let is_backwards = matches!((rule.start_at, rule.end_at), (Some(start), Some(end)) if end < start);
     faults.unless(!is_backwards, "end_at", || "lies before start_at".to_owned());
     if faults.0.is_empty() && next_nominal(rule, calendar, now).is_none() {
-        faults.0.push(check_beat(rule, now).err().unwrap_or_else(|| {
-            let field = if rule.end_at.is_some() { "end_at" } else { "exclude" };
-            Fault { field, detail: "leaves no fire at all".to_owned(), kind: FaultKind::Value }
-        }));
+        faults.0.push(check_beat(rule, now).err().unwrap_or_else(|| leaves_nothing(rule)));
     }
     faults.0
 }
 
+/// What is to blame when a beat comes, and no fire does.
+fn leaves_nothing(rule: &Rule) -> Fault {
+    let start = rule.start_at.filter(|start| !comes_after(rule, start.plus_ms(-1), rule.dst));
+    let (field, detail) = match (start, rule.end_at) {
+        (Some(_), _) => {
+            let latest = Timestamp::LATEST;
+            ("start_at", format!("leaves no fire at all up to {latest}, the latest instant there is"))
+        }
+        (None, Some(_)) => ("end_at", "leaves no fire at all".to_owned()),
+        (None, None) => ("exclude", "leaves no fire at all".to_owned()),
+    };
+    Fault { field, detail, kind: FaultKind::Value }
+}
+
 /// Checks that the clock ever shows what a cron expression asks for, whatever else may leave out of it: one that
-/// comes only on the days clocks are moved may be moved over each time.
+/// comes only on the days clocks are moved may be moved over each time. This is asked from `now` on also where the rule
+/// starts later: near the end of time nothing comes any more, which is not the expression's fault.
 ///
 /// # Errors
 /// With the fault of the field that is to blame, when it never does.
 pub fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
-    let cron = match &rule.timing {
-        Timing::Cron(cron) => cron,
-        Timing::Every { .. } => return Ok(()),
-    };
-    let from = to_jiff(rule.start_at.map_or(now, |start| now.max(start.plus_ms(-1))));
-    let comes = |dst| cron.next_after(from, rule.zone.rules(), dst).is_some();
-    if comes(rule.dst) {
+    if comes_after(rule, now, rule.dst) {
         return Ok(());
     }
     let zone = rule.zone.name();
-    if rule.dst.gap == Gap::Skip && comes(Dst { gap: Gap::NextValid, ..rule.dst }) {
+    if rule.dst.gap == Gap::Skip && comes_after(rule, now, Dst { gap: Gap::NextValid, ..rule.dst }) {
         let detail = format!(
             "`skip` leaves no fire at all: the clock of {zone} is moved over each of its times; write `next_valid`, or \
              another time"
@@ -111,6 +117,15 @@ pub fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
     let detail =
         format!("never fires: the clock of {zone} is moved over each of its times; write another time");
     Err(Fault { field: "cron_expr", detail, kind: FaultKind::Never })
+}
+
+/// Whether the clock shows what a cron expression asks for after an instant. An interval comes always: it counts from its
+/// own start.
+fn comes_after(rule: &Rule, after: Timestamp, dst: Dst) -> bool {
+    match &rule.timing {
+        Timing::Cron(cron) => cron.next_after(to_jiff(after), rule.zone.rules(), dst).is_some(),
+        Timing::Every { .. } => true,
+    }
 }
 
 /// Checks the name of a schedule.

@@ -123,6 +123,12 @@ impl Guest {
         let waited_at_ms = now_ms.midpoint(until_ms);
         (left_ms > part_ms).then(|| Self { job: Arc::clone(job), waited_at_ms, until_ms })
     }
+
+    /// The same, waiting no longer than that.
+    pub(super) fn waiting_until(self, until_ms: i64) -> Self {
+        let (waited_at_ms, until_ms) = (self.waited_at_ms.min(until_ms), self.until_ms.min(until_ms));
+        Self { waited_at_ms, until_ms, ..self }
+    }
 }
 
 /// All that is known of peers.
@@ -140,6 +146,11 @@ pub(super) struct Peers {
 }
 
 impl Peers {
+    /// When the first of the attempts that wait here has waited long enough.
+    pub(super) fn next_guest_ms(&self) -> Option<i64> {
+        self.guests.iter().map(|guest| guest.until_ms).min()
+    }
+
     pub(super) fn get_mut(&mut self, node: &Arc<str>, wish: &Wish) -> Option<&mut Peer> {
         self.served.get_mut(&(Arc::clone(node), wish.clone()))
     }

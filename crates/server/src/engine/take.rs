@@ -2,21 +2,25 @@
 //! if its claim outlasts the wait: taken back, it would have cost an attempt, and a call that does not wait would never get any.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidewheel_core::job::Job;
 use tidewheel_core::limits::SECOND_MS;
-use tidewheel_store::Error;
+use tidewheel_store::{Error, Health};
+use tokio::sync::oneshot;
 
-use super::ready::TakeReply;
+use super::ready::{TakeReply, Ticket};
 use super::scheduler::Message;
-use super::{Engine, Tenants};
+use super::{Engine, Shared, Tenants};
 
 /// How long a claim that is under way when the wait is over is waited for. Were it to come later, it is taken back.
 const CLAIM_MS_MAX: i64 = 10 * SECOND_MS;
 /// How long a call waits at least where other nodes may have the jobs: they have to hear of it, and to answer.
 const PEERS_WAIT_MS: i64 = 500;
+/// How long it waits on after they are told that it wants nothing more. Until they hear that, they start attempts for it; were
+/// it gone when these arrive, they would have been started for nobody.
+const ON_THE_WAY_MS: i64 = 250;
 
 /// A worker's wish for jobs of a queue.
 #[derive(Debug, Clone)]
@@ -43,8 +47,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Closed`] once the engine stops: at once, whatever the wait, because an empty answer would only be
-    /// asked for again. For the same reason [`Error::Poisoned`] once the store takes nothing any more; other failures of the
-    /// store as they are met.
+    /// asked for again. For the same reason [`Error::Poisoned`] once the store takes nothing any more. [`Error::Unavailable`] in
+    /// place of an empty answer while the whole store is away; other failures of the store as they are met.
     pub async fn take(&self, take: Take) -> Result<Vec<Arc<Job>>, Error> {
         let shared = &self.shared;
         if let Some(error) = shared.poisoned.get() {
@@ -53,24 +57,77 @@ impl Engine {
         let has_peers = shared.peers_count.load(Ordering::SeqCst) > 0;
         let wait_ms = if has_peers { take.wait_ms.max(PEERS_WAIT_MS) } else { take.wait_ms };
         let ticket = shared.tickets.fetch_add(1, Ordering::SeqCst);
-        let (reply, withdrawal, mut answer) = TakeReply::new(ticket);
+        let (reply, withdrawal, answer) = TakeReply::new(ticket);
         shared.tell(Message::Take { take, reply });
-        tokio::select! {
-            biased;
-            jobs = &mut answer => return jobs.unwrap_or(Err(Error::Closed)),
-            () = shared.clock.sleep(millis(wait_ms)) => {}
+        let mut call = Call { shared, ticket, has_peers, is_over: false };
+        let taken = call.wait(answer, wait_ms, &withdrawal).await;
+        call.is_over = true;
+        let jobs = taken?;
+        if !jobs.is_empty() {
+            return Ok(jobs);
+        }
+        match shared.store.health() {
+            // Nobody can know whether there are any.
+            Health::Away(reason) => Err(Error::Unavailable(reason)),
+            Health::Ready | Health::Full(_) | Health::ReadOnly(_) => Ok(jobs),
+        }
+    }
+}
+
+/// What comes of asking.
+type Taken = Result<Vec<Arc<Job>>, Error>;
+
+/// A call that waits. If it is given up before its end, because its caller has hung up, nothing more is to be claimed for it.
+struct Call<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    has_peers: bool,
+    is_over: bool,
+}
+
+impl Call<'_> {
+    async fn wait(
+        &self,
+        mut answer: oneshot::Receiver<Taken>,
+        wait_ms: i64,
+        withdrawal: &AtomicBool,
+    ) -> Taken {
+        let ticket = self.ticket;
+        if let Some(taken) = self.answered(&mut answer, wait_ms).await {
+            return taken;
+        }
+        if self.has_peers {
+            self.shared.tell(Message::Retract { ticket });
+            if let Some(taken) = self.answered(&mut answer, ON_THE_WAY_MS).await {
+                return taken;
+            }
         }
         withdrawal.store(true, Ordering::SeqCst);
-        shared.tell(Message::Withdraw { ticket });
-        tokio::select! {
-            biased;
-            jobs = &mut answer => return jobs.unwrap_or(Err(Error::Closed)),
-            () = shared.clock.sleep(millis(CLAIM_MS_MAX)) => {}
+        self.shared.tell(Message::Withdraw { ticket });
+        if let Some(taken) = self.answered(&mut answer, CLAIM_MS_MAX).await {
+            return taken;
         }
         // What is sent from here on the scheduler takes back itself, because closing makes its send fail. What it sent before
         // is ours.
         answer.close();
         answer.try_recv().unwrap_or_else(|_| Ok(Vec::new()))
+    }
+
+    /// The answer, if it comes within that time.
+    async fn answered(&self, answer: &mut oneshot::Receiver<Taken>, within_ms: i64) -> Option<Taken> {
+        tokio::select! {
+            biased;
+            taken = answer => Some(taken.unwrap_or(Err(Error::Closed))),
+            () = self.shared.clock.sleep(millis(within_ms)) => None,
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shared.tell(Message::Withdraw { ticket: self.ticket });
+        }
     }
 }
 

@@ -19,10 +19,9 @@ use crate::access::{ORIGIN_METADATA, Peer};
 use crate::http::Share;
 
 /// Metadata that mean the same as headers.
-const PASSED_ON: [&str; 5] =
-    ["tidewheel-tenant", "idempotency-key", "authorization", "x-request-id", ORIGIN_METADATA];
+const PASSED_ON: [&str; 4] = ["tidewheel-tenant", "authorization", "x-request-id", ORIGIN_METADATA];
 /// The same, but they may be there more than once, which is for their reader to judge.
-const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+const ALL_PASSED_ON: [&str; 3] = ["idempotency-key", "traceparent", "tracestate"];
 
 /// The HTTP API.
 #[derive(Clone)]
@@ -47,7 +46,7 @@ impl Call {
                 headers.insert(HeaderName::from_static(name), value.clone());
             }
         }
-        for name in TRACE {
+        for name in ALL_PASSED_ON {
             for value in metadata.as_ref().get_all(name) {
                 headers.append(HeaderName::from_static(name), value.clone());
             }

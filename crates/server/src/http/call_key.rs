@@ -7,10 +7,10 @@ use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::request::Parts;
 use tidewheel_api::wire::call_key::{KeyIs, body_key, canonical};
-use tidewheel_api::wire::fault::{Code, Fault, Faults};
+use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_core::id::JobId;
 use tidewheel_core::limits::IDEMPOTENCY_WINDOW_MS;
-use tidewheel_core::names::Tenant;
+use tidewheel_core::names::{Tenant, check_idempotency_key};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, KeyClaimed, KeyUse};
 
@@ -22,6 +22,8 @@ use super::problem::{Problem, refuse_faults};
 const MARK: &[u8] = b"\0call";
 /// The routes answer under two prefixes; this begins the longer one.
 const PREFIX: &str = "/api";
+/// What is left of a batch's key in those of its items where they would be too long.
+const BATCH_KEY_CHARS_KEPT: usize = 200;
 
 /// What tells a call from others, besides its body.
 pub(super) struct CallKey {
@@ -75,6 +77,33 @@ pub(super) fn check_key(headers: &HeaderMap, body: &str) -> Result<(), Problem> 
 /// The key of one job in a call for many. No key that a caller can send has a zero in it.
 pub(super) fn claim_for_job(call: &IdempotencyClaim, id: JobId) -> IdempotencyClaim {
     IdempotencyClaim { key: Arc::from(format!("{}\0{id}", call.key)), ..call.clone() }
+}
+
+/// The key of one item of a batch: its own, or one made of the batch's and its place.
+pub(super) fn item_key(
+    batch: Option<&Arc<str>>,
+    own: Option<&Arc<str>>,
+    index: usize,
+    at: &At<'_>,
+    faults: &mut Faults,
+) -> Option<Arc<str>> {
+    if own.is_some() && own == batch {
+        // One key stands for one thing: the item would take it, and the batch could not.
+        let detail = "the header Idempotency-Key is the same, and is the key of the whole batch";
+        faults.add(Code::ConflictingFields, &at.field("idempotency_key"), detail);
+    }
+    own.cloned().or_else(|| batch.map(|batch| key_in_batch(batch, index)))
+}
+
+/// Where the key would be too long, a digest stands for the end of the batch's.
+fn key_in_batch(batch: &str, index: usize) -> Arc<str> {
+    let key = format!("{batch}:{index}");
+    if check_idempotency_key(&key).is_ok() {
+        return Arc::from(key);
+    }
+    let beginning: String = batch.chars().take(BATCH_KEY_CHARS_KEPT).collect();
+    let digest = u128::from_be_bytes(digest(&[batch.as_bytes()]));
+    Arc::from(format!("{beginning}~{digest:032x}:{index}"))
 }
 
 /// Takes the key of a call that is no single order, if it has one. What the call does must be safe to repeat.

@@ -74,7 +74,9 @@ async fn nodes(engine: &Engine) -> Result<Vec<Shown>, Error> {
     };
     let mut shown = vec![this];
     for node in nodes {
-        if shown.first().is_some_and(|this| this.id == node.card.id) {
+        if let Some(this) = shown.first_mut().filter(|this| this.id == node.card.id) {
+            // As the other nodes tell it.
+            this.started_at = node.started_at;
             continue;
         }
         let is_theirs = |lease: &&ShardLease| lease.node.as_ref() == Some(&node.card.id) && !lease.is_over;

@@ -15,12 +15,16 @@ use super::problem::Problem;
 
 const HEADER: &str = "idempotency-key";
 
-/// The key in the header.
+/// The key in the header. Of several, none could be told to be the one that is meant.
 pub(super) fn header_key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
-    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    let mut values = headers.get_all(HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
     let refused = |detail: String| {
         Problem::new(Code::MalformedRequest, format!("the header Idempotency-Key: {detail}"))
     };
+    if values.next().is_some() {
+        return Err(refused("it is given more than once".to_owned()));
+    }
     let key = std::str::from_utf8(value.as_bytes()).map_err(|_| refused("it is not UTF-8".to_owned()))?;
     check_idempotency_key(key).map_err(|fault| refused(fault.to_string()))?;
     Ok(Some(Arc::from(key)))

@@ -102,18 +102,27 @@ pub async fn open_all(all: Vec<Options>) -> Result<Arc<dyn Store>, SpreadError> 
         return Ok(Arc::new(store));
     }
     let shards = store.layout().shards;
-    let made = Seat::read(&store.database.connections).await;
-    let made = made.map_err(|trouble| SpreadError::of(&first.seat, plain(trouble)))?;
+    let connections = &store.database.connections;
+    let seat = first.seat.clone();
+    let failed = |trouble| SpreadError::of(&seat, plain(trouble));
+    let made = Seat::read(connections).await.map_err(failed)?;
     first.seat.cluster.clone_from(&made.cluster);
+    let used = Seat::used(connections).await.map_err(failed)?;
     let others = all.map(|options| Options {
         shards,
+        makes_tables: !used.contains(&options.seat.index),
         seat: Seat { cluster: made.cluster.clone(), ..options.seat.clone() },
         ..options
     });
     let others = join_all(others.map(open_or_wait)).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let first = Part::open(first, store);
-    let parts: Vec<Arc<Part>> = std::iter::once(first).chain(others).map(Arc::new).collect();
-    let watches = parts.iter().map(watch::spawn).collect();
+    let opened = others.iter().filter(|part| part.is_open() && part.options.makes_tables);
+    for part in opened {
+        part.options.seat.note_used(connections).await.map_err(failed)?;
+    }
+    let first = Arc::new(Part::open(first, store));
+    let others = others.into_iter().map(Arc::new);
+    let parts: Vec<Arc<Part>> = std::iter::once(Arc::clone(&first)).chain(others).collect();
+    let watches = parts.iter().map(|part| watch::spawn(part, &first)).collect();
     Ok(Arc::new(Spread { parts, shards, is_closed: AtomicBool::new(false), watches }))
 }
 

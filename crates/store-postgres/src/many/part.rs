@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::connections::config_of;
 use crate::hosts::Hosts;
 use crate::options::Options;
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, plain};
 
 pub(super) struct Part {
     pub(super) index: u16,
@@ -133,6 +133,12 @@ impl Part {
             Error::Full(reason) => Error::Full(self.named(&reason)),
             Error::Poisoned(_) | Error::Fenced | Error::Corrupt(_) | Error::Closed => error,
         })
+    }
+
+    /// Notes in this database, the first, that another one is used with it.
+    pub(super) async fn note_used(&self, other: &Self) -> Result<(), Error> {
+        let connections = &self.store()?.database.connections;
+        other.options.seat.note_used(connections).await.map_err(plain)
     }
 
     /// Counts of all its jobs; while it is away, as they were last known.

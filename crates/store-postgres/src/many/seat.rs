@@ -55,6 +55,24 @@ impl Seat {
         Ok(Self { count: count?, index: index?, cluster: Some(row.try_get(2)?) })
     }
 
+    /// The places that were used with the first database, as it has noted them. An empty database in one of them is not that one:
+    /// with new tables it would be asked for jobs that it does not have.
+    pub(super) async fn used(first: &Connections) -> Result<Vec<u16>, Trouble> {
+        let client = first.get(Lane::Scheduler).await?;
+        let row = client.query_one("SELECT used FROM settings", &[]).await?;
+        let places: Vec<i16> = row.try_get(0)?;
+        Ok(places.into_iter().map(i16::cast_unsigned).collect())
+    }
+
+    /// Notes in the first database that this one is used.
+    pub(super) async fn note_used(&self, first: &Connections) -> Result<(), Trouble> {
+        let client = first.get(Lane::Scheduler).await?;
+        let place = self.index.cast_signed();
+        let sql = "UPDATE settings SET used = used || $1::smallint WHERE NOT $1::smallint = ANY (used)";
+        client.execute(sql, &[&place]).await?;
+        Ok(())
+    }
+
     /// What is wrong with giving a database that was made for `self` as `given`.
     pub(super) fn mismatch(&self, given: &Self) -> Option<String> {
         let numbers = |seat: &Self| match seat.count {

@@ -28,15 +28,15 @@ enum Found {
 }
 
 /// Watches until it is aborted.
-pub(super) fn spawn(part: &Arc<Part>) -> JoinHandle<()> {
-    let part = Arc::clone(part);
+pub(super) fn spawn(part: &Arc<Part>, first: &Arc<Part>) -> JoinHandle<()> {
+    let (part, first) = (Arc::clone(part), Arc::clone(first));
     tokio::spawn(async move {
         let mut tick = interval(ASK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
             match connect(&part).await {
-                Found::Client(client) => match opened(&part).await {
+                Found::Client(client) => match opened(&part, &first).await {
                     Ok(()) => ask_on(&part, &client).await,
                     Err(reason) => part.went_away(&reason),
                 },
@@ -65,11 +65,13 @@ async fn connect(part: &Part) -> Found {
 }
 
 /// Opens what was not reached before; says what is wrong with it, if something is.
-async fn opened(part: &Part) -> Result<(), String> {
+async fn opened(part: &Part, first: &Part) -> Result<(), String> {
     let opened = if part.is_open() {
         None
     } else {
-        Some(open_part(part.options.clone()).await.map_err(|error| error.to_string())?)
+        let store = open_part(part.options.clone()).await.map_err(|error| error.to_string())?;
+        first.note_used(part).await.map_err(|error| error.to_string())?;
+        Some(store)
     };
     part.came_back(opened);
     Ok(())

@@ -9,7 +9,7 @@ const LIMITS: SplitLimits = SplitLimits { items_count_max: 100, item_bytes_max: 
 
 fn split_with(mut splitter: Splitter, text: &[u8], cut: usize) -> Result<Vec<String>, SplitFault> {
     let mut items = Vec::new();
-    let mut each = |item: &[u8]| items.push(String::from_utf8_lossy(item).into_owned());
+    let mut each = |_: Place, item: &[u8]| items.push(String::from_utf8_lossy(item).into_owned());
     for chunk in text.chunks(cut.max(1)) {
         splitter.push(chunk, &mut each)?;
     }
@@ -39,6 +39,34 @@ fn all_three_forms() {
     assert_eq!(split("[1, \"x\", null]"), Ok(vec!["1".to_owned(), "\"x\"".to_owned(), "null".to_owned()]));
     assert_eq!(split_with(Splitter::lines(LIMITS), b"", 1), Ok(vec![]));
     assert_eq!(split_with(Splitter::lines(LIMITS), b"[1]\n{\"jobs\":[]}", 3).unwrap().len(), 2);
+}
+
+#[test]
+fn every_item_comes_with_its_place_however_the_body_is_cut() {
+    for text in [
+        "[{\"a\":1},\n  {\"a\":[2,\n3]} , 4]",
+        " \n{ \"jobs\" :\n [ 1,\n\n {\"a\":2}]}",
+        "{\"a\":1}\n\n  {\"a\":2}\r\n \t\n{\"a\":3}",
+        "\n\n  {\"a\" : 1}\n{\"b\":2}\n",
+    ] {
+        for cut in 1..=text.len() {
+            let mut splitter = Splitter::new(LIMITS);
+            let mut items = Vec::new();
+            let mut each =
+                |place: Place, item: &[u8]| items.push((place, String::from_utf8_lossy(item).into_owned()));
+            for chunk in text.as_bytes().chunks(cut) {
+                splitter.push(chunk, &mut each).unwrap();
+            }
+            splitter.finish(&mut each).unwrap();
+            assert!(items.len() >= 2, "{text}");
+            let mut from = 0;
+            for (place, item) in items {
+                let start = from + text[from..].find(&item).unwrap();
+                assert_eq!(place, Place::default().after(&text.as_bytes()[..start]), "{item} in {text:?}");
+                from = start + item.len();
+            }
+        }
+    }
 }
 
 #[test]

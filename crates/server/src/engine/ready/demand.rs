@@ -5,11 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidewheel_core::job::{Destination, Job};
+use tidewheel_core::limits::SECOND_MS;
 use tidewheel_store::Want;
 
 use super::Ready;
 use super::interest::{Interest, Tenants};
 use super::subscribers::{Outlet, Subscriber};
+
+/// How long one who asked once is likely to ask again. Many do after a second.
+const ASKS_AGAIN_MS: i64 = 2 * SECOND_MS;
+/// Wishes of such that are remembered.
+const ASKED_COUNT_MAX: usize = 1_000;
 
 /// For what there is room: what subscribers who may stand in for each other have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +31,12 @@ impl Wish {
         let tenants = want.tenants.map_or(Tenants::All, Tenants::Only);
         let interest = Arc::new(Interest::new(tenants, want.kinds, want.priority_min));
         Self { queue: want.queue, interest, lease_ms: want.lease_ms }
+    }
+
+    fn takes(&self, job: &Job) -> bool {
+        matches!(&job.spec.destination, Destination::Queue(queue) if *queue == self.queue)
+            && self.interest.covers(job.tenant.as_str())
+            && self.interest.admits(job.spec.priority, &job.spec.kind)
     }
 
     fn with_room(&self, room: usize) -> Want {
@@ -50,6 +62,8 @@ pub(super) struct Demand {
     room: BTreeMap<Wish, usize>,
     /// Connected workers, whether they have room or not.
     connected: BTreeMap<Wish, usize>,
+    /// Those who asked once and are gone, and when they went.
+    asked: BTreeMap<Wish, i64>,
     changed: BTreeSet<Wish>,
 }
 
@@ -81,15 +95,30 @@ impl Demand {
         }
     }
 
-    /// What a subscriber wants; nothing if it is a peer, whose wants are its own to tell.
+    /// One who asked once is gone.
+    pub(super) fn note_asked(&mut self, subscriber: &Subscriber, now_ms: i64) {
+        if !self.is_watched {
+            return;
+        }
+        if self.asked.len() >= ASKED_COUNT_MAX {
+            self.asked.retain(|_, at_ms| at_ms.saturating_add(ASKS_AGAIN_MS) > now_ms);
+        }
+        for wish in wishes_of(subscriber) {
+            if self.asked.len() < ASKED_COUNT_MAX || self.asked.contains_key(&wish) {
+                self.asked.insert(wish, now_ms);
+            }
+        }
+    }
+
+    /// What a subscriber wants of other nodes; nothing if it is a peer, whose wants are its own to tell, or is about to leave.
     fn wishes<'a>(&self, subscriber: &'a Subscriber) -> impl Iterator<Item = Wish> + use<'a> {
-        let is_counted = self.is_watched && !matches!(subscriber.outlet, Outlet::Peer);
-        let wish = |queue: &Arc<str>| Wish {
-            queue: Arc::clone(queue),
-            interest: Arc::clone(&subscriber.interest),
-            lease_ms: subscriber.lease_ms,
+        let is_told = match &subscriber.outlet {
+            Outlet::Once(reply) => !reply.is_retracted(),
+            Outlet::Stream(_) => true,
+            Outlet::Peer => false,
         };
-        subscriber.queues.iter().filter(move |_| is_counted).map(wish)
+        let is_counted = self.is_watched && is_told;
+        wishes_of(subscriber).filter(move |_| is_counted)
     }
 
     fn change(&mut self, subscriber: &Subscriber, by: impl Fn(usize, usize) -> usize) {
@@ -103,6 +132,15 @@ impl Demand {
             self.changed.insert(wish);
         }
     }
+}
+
+/// What a subscriber wants.
+fn wishes_of(subscriber: &Subscriber) -> impl Iterator<Item = Wish> {
+    subscriber.queues.iter().map(|queue| Wish {
+        queue: Arc::clone(queue),
+        interest: Arc::clone(&subscriber.interest),
+        lease_ms: subscriber.lease_ms,
+    })
 }
 
 impl Ready {
@@ -148,12 +186,14 @@ impl Ready {
 
     /// Whether a connected worker of this node takes such a job, when it has room.
     pub(in crate::engine) fn would_take(&self, job: &Job) -> bool {
-        let Destination::Queue(queue) = &job.spec.destination else { return false };
-        self.demand.connected.keys().any(|wish| {
-            wish.queue == *queue
-                && wish.interest.covers(job.tenant.as_str())
-                && wish.interest.admits(job.spec.priority, &job.spec.kind)
-        })
+        self.demand.connected.keys().any(|wish| wish.takes(job))
+    }
+
+    /// Until when one who asked once, and is gone, is likely to come back for such a job; none if nobody is.
+    pub(in crate::engine) fn may_be_asked_until(&self, job: &Job, now_ms: i64) -> Option<i64> {
+        let asked = self.demand.asked.iter().filter(|(wish, _)| wish.takes(job));
+        let until_ms = asked.map(|(_, at_ms)| at_ms.saturating_add(ASKS_AGAIN_MS)).max();
+        until_ms.filter(|until_ms| *until_ms > now_ms)
     }
 }
 
@@ -162,6 +202,7 @@ mod tests {
     use tidewheel_core::names::Tenant;
 
     use super::*;
+    use crate::engine::ready::TakeReply;
 
     fn subscriber(credits: usize, outlet: Outlet) -> Subscriber {
         Subscriber {
@@ -195,5 +236,21 @@ mod tests {
         for wish in &demand.changed {
             assert_eq!(&Wish::of(wish.with_room(0)), wish);
         }
+    }
+
+    #[test]
+    fn one_who_asked_once_is_remembered_for_a_while() {
+        let mut demand = Demand { is_watched: true, ..Demand::default() };
+        let (reply, _, _answer) = TakeReply::new(1);
+        let one = subscriber(1, Outlet::Once(reply));
+        demand.note_asked(&one, 5);
+        assert_eq!(demand.asked.values().copied().collect::<Vec<_>>(), [5, 5]);
+        for lease_ms in 0..2 * i64::try_from(ASKED_COUNT_MAX).unwrap() {
+            demand.note_asked(&Subscriber { lease_ms, ..subscriber(1, Outlet::Peer) }, 6);
+        }
+        assert_eq!(demand.asked.len(), ASKED_COUNT_MAX);
+        demand.note_asked(&one, 5 + ASKS_AGAIN_MS);
+        demand.note_asked(&one, 6 + ASKS_AGAIN_MS);
+        assert_eq!(demand.asked.len(), 2, "the others are long gone");
     }
 }

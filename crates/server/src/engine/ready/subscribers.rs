@@ -87,6 +87,10 @@ impl Subscribers {
         self.all.get(&id).map(|(subscriber, _)| subscriber)
     }
 
+    pub(super) fn outlet_mut(&mut self, id: SubscriberId) -> Option<&mut Outlet> {
+        self.all.get_mut(&id).map(|(subscriber, _)| &mut subscriber.outlet)
+    }
+
     /// Whether workers are connected for a queue.
     pub(super) fn serve(&self, queue: &str) -> bool {
         self.connected.contains_key(queue)
@@ -143,6 +147,7 @@ impl Ready {
         self.demand.disconnect(&subscriber);
         if let Outlet::Once(reply) = &subscriber.outlet {
             self.subscribers.once.remove(&reply.ticket());
+            self.demand.note_asked(&subscriber, self.monotonic_ms);
         } else {
             for queue in &*subscriber.queues {
                 if let Some(count) = self.subscribers.connected.get_mut(queue) {

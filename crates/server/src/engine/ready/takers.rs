@@ -19,6 +19,8 @@ pub(in crate::engine) struct TakeReply {
     ticket: Ticket,
     /// Its wait is over.
     is_withdrawn: Arc<AtomicBool>,
+    /// Other nodes are told of its wish no more.
+    is_retracted: bool,
     to: oneshot::Sender<Taken>,
 }
 
@@ -30,7 +32,8 @@ impl TakeReply {
     pub(in crate::engine) fn new(ticket: Ticket) -> (Self, Arc<AtomicBool>, oneshot::Receiver<Taken>) {
         let (to, answer) = oneshot::channel();
         let is_withdrawn = Arc::new(AtomicBool::new(false));
-        (Self { ticket, is_withdrawn: Arc::clone(&is_withdrawn), to }, is_withdrawn, answer)
+        let reply = Self { ticket, is_withdrawn: Arc::clone(&is_withdrawn), is_retracted: false, to };
+        (reply, is_withdrawn, answer)
     }
 
     pub(in crate::engine) const fn ticket(&self) -> Ticket {
@@ -40,6 +43,11 @@ impl TakeReply {
     /// Whether its wait is over.
     pub(in crate::engine) fn is_withdrawn(&self) -> bool {
         self.is_withdrawn.load(Ordering::SeqCst)
+    }
+
+    /// Whether other nodes are no longer to hear of its wish.
+    pub(super) const fn is_retracted(&self) -> bool {
+        self.is_retracted
     }
 
     /// Nobody waits for it any more.
@@ -60,6 +68,17 @@ impl TakeReply {
 }
 
 impl Ready {
+    /// Has other nodes start nothing more for one whose wait is nearly over; what is on its way still finds it.
+    pub(in crate::engine) fn retract(&mut self, ticket: Ticket) {
+        let Some(id) = self.subscribers.taker(ticket) else { return };
+        // It is counted while it sits, so it rises as what it sat down as.
+        self.unseat(id);
+        if let Some(Outlet::Once(reply)) = self.subscribers.outlet_mut(id) {
+            reply.is_retracted = true;
+        }
+        self.seat(id);
+    }
+
     /// Answers one with nothing whose wait is over, unless something is being claimed for it.
     pub(in crate::engine) fn withdraw(&mut self, ticket: Ticket) {
         if let Some(id) = self.subscribers.taker(ticket)
@@ -90,5 +109,46 @@ impl Ready {
         for id in all {
             self.unsubscribe(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::time::Timestamp;
+
+    use super::*;
+    use crate::engine::config::Config;
+    use crate::engine::governor::MadeUp;
+    use crate::engine::ready::{Interest, Subscriber};
+
+    /// How much room other nodes would be told of.
+    fn told(ready: &mut Ready) -> Vec<usize> {
+        ready.demand(false, false, |_| true, |_| false).iter().map(|want| want.room).collect()
+    }
+
+    #[test]
+    fn one_who_is_about_to_leave_waits_on_and_other_nodes_are_told_of_no_room() {
+        let now = Timestamp::from_ms(1_000);
+        let mut ready = Ready::new(Config::default(), 1, MadeUp { missed_before: now }, now);
+        ready.watch_demand();
+        let (reply, _, mut answer) = TakeReply::new(7);
+        ready.subscribe(Subscriber {
+            worker: "w".into(),
+            queues: Arc::from([Arc::from("q")]),
+            interest: Arc::new(Interest::of_tenant(Tenant::default())),
+            lease_ms: 30_000,
+            credits: 3,
+            in_flight: 0,
+            lags: false,
+            outlet: Outlet::Once(reply),
+        });
+        assert_eq!(told(&mut ready), [3]);
+        ready.retract(7);
+        assert_eq!(told(&mut ready), [0]);
+        assert!(answer.try_recv().is_err(), "it waits on");
+        ready.withdraw(7);
+        assert!(told(&mut ready).is_empty(), "that is known");
+        assert!(answer.try_recv().is_ok_and(|taken| taken.is_ok_and(|jobs| jobs.is_empty())));
     }
 }

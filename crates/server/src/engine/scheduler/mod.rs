@@ -68,6 +68,8 @@ pub(in crate::engine) enum Message {
     Allot(Vec<Allotment>),
     /// A worker wants jobs.
     Take { take: Take, reply: TakeReply },
+    /// One who wants jobs has nearly waited long enough: other nodes are to start nothing more for it.
+    Retract { ticket: Ticket },
     /// One who wanted jobs has waited long enough.
     Withdraw { ticket: Ticket },
     /// A connected worker says something, or somebody asks about them.
@@ -254,6 +256,9 @@ impl Scheduler {
         }
         if let Some(advert_ms) = self.next_advert_ms() {
             ms = ms.min(advert_ms - monotonic_ms);
+        }
+        if let Some(guest_ms) = self.peers.next_guest_ms() {
+            ms = ms.min(guest_ms - monotonic_ms);
         }
         if let Some(target_ms) = self.ready.next_target_ms() {
             ms = ms.min(target_ms - monotonic_ms);

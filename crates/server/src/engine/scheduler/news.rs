@@ -67,6 +67,7 @@ impl Scheduler {
             Message::Claimed { claim, granted } => self.claimed(claim, granted, now),
             Message::Allot(all) => self.allot(all),
             Message::Take { take, reply } => self.taker(take, reply),
+            Message::Retract { ticket } => self.ready.retract(ticket),
             Message::Withdraw { ticket } => self.leaving.push(ticket),
             Message::Worker(message, _hold) => self.hear_worker(message, now),
             Message::Whereabouts { job, reply } => {

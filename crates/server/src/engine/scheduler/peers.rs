@@ -187,17 +187,24 @@ impl Scheduler {
         late.iter().for_each(|job| self.give_back(job));
         let left = if self.draining.is_none() { self.place(jobs, false) } else { jobs };
         for job in left {
-            // Whoever wanted it is busy by now, or was when it said so: it is the next.
-            let guest = guest(&job).filter(|_| {
-                self.draining.is_none()
-                    && self.peers.guests.len() < GUESTS_COUNT_MAX
-                    && self.ready.would_take(&job)
-            });
-            match guest {
+            let has_room = self.draining.is_none() && self.peers.guests.len() < GUESTS_COUNT_MAX;
+            match guest(&job).filter(|_| has_room).and_then(|guest| self.keep(guest, now_ms)) {
                 Some(guest) => self.peers.guests.push(guest),
                 None => self.give_back(&job),
             }
         }
+    }
+
+    /// The guest, if there is somebody for it to wait for.
+    fn keep(&self, guest: Guest, now_ms: i64) -> Option<Guest> {
+        // Whoever wanted it is busy by now, or was when it said so: it is the next.
+        if self.ready.would_take(&guest.job) {
+            return Some(guest);
+        }
+        // One who asked once was given the jobs of another node, or has left. Such come back, and handed back now it would be at
+        // a later attempt when they do.
+        let until_ms = self.ready.may_be_asked_until(&guest.job, now_ms)?;
+        Some(guest.waiting_until(until_ms))
     }
 
     /// Gives attempts of other nodes to workers of this one; returns those that nobody has room for.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use tidewheel_api::wire::fault::{At, Code, Faults};
+use tidewheel_api::wire::fault::{At, Code, Faults, Place};
 use tidewheel_api::wire::job_request::JobReader;
 use tidewheel_api::wire::query::{self, Query};
 use tidewheel_api::wire::split::{SplitLimits, Splitter};
@@ -14,7 +14,6 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Priority;
 use tidewheel_core::limits::{BATCH_COUNT_MAX, IDEMPOTENCY_WINDOW_MS};
-use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
@@ -25,7 +24,7 @@ use crate::directory::TenantSettings;
 use crate::http::answer;
 use crate::http::app::{App, Targets, to_the_end};
 use crate::http::body::{Intake, is_lines};
-use crate::http::call_key::{self, conflict};
+use crate::http::call_key::{self, conflict, item_key};
 use crate::http::caller::Caller;
 use crate::http::idempotency::{digest, header_key};
 use crate::http::overload::shed_beside_others;
@@ -40,8 +39,6 @@ const ITEM_FAULTS_MAX: usize = 5;
 const ITEM_BYTES: usize = 64;
 /// The digest of a batch begins with this, that of a job never does.
 const MARK: &[u8] = b"\0batch";
-/// What is left of a batch's key in those of its jobs where they would be too long.
-const KEY_CHARS_KEPT: usize = 200;
 
 /// `POST /v1/jobs/batch`
 pub(crate) async fn many(
@@ -63,12 +60,12 @@ pub(crate) async fn many(
     let mut batch = Batch::new(&app, &caller, key, query.partial);
     batch.trace = trace;
     while let Some(bytes) = intake.next().await? {
-        if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
+        if let Err(fault) = splitter.push(&bytes, &mut |place, item| batch.add(place, item)) {
             intake.discard();
             return Err(fault.into());
         }
     }
-    splitter.finish(&mut |item| batch.add(item))?;
+    splitter.finish(&mut |place, item| batch.add(place, item))?;
     let prefix = if splitter.is_wrapped() { "/jobs" } else { "" };
     let claim = batch.bind();
     let Batch { mut submissions, mut items, faults, .. } = batch;
@@ -149,16 +146,18 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn add(&mut self, item: &[u8]) {
+    fn add(&mut self, place: Place, item: &[u8]) {
         let index = self.count;
         self.count += 1;
         if !self.partial {
             let mut faults = std::mem::take(&mut self.faults);
+            faults.read_from(place);
             self.read(item, index, &At::ROOT.item(index), &mut faults);
             self.faults = faults;
             return;
         }
         let mut faults = Faults::default();
+        faults.read_from(place);
         self.read(item, index, &At::ROOT, &mut faults);
         let problem = (!faults.is_empty()).then(|| Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX));
         self.items.push(problem);
@@ -173,14 +172,10 @@ impl<'a> Batch<'a> {
         request.trace = request.trace.or_else(|| self.trace.clone());
         let before = faults.count();
         check(&self.settings, &self.registered, self.caller, &mut request, at, faults);
+        let key = item_key(self.key.as_ref(), request.idempotency_key.as_ref(), index, at, faults);
         if faults.count() > before {
             return;
         }
-        let key = match (&request.idempotency_key, &self.key) {
-            (Some(own), _) => Some(Arc::clone(own)),
-            (None, Some(batch)) => Some(item_key(batch, index)),
-            (None, None) => None,
-        };
         self.keyed_by_batch.push(request.idempotency_key.is_none() && key.is_some());
         let tenant = &self.caller.tenant;
         self.submissions.push(submission(self.app, tenant, request, key, self.now, &self.placing));
@@ -208,17 +203,6 @@ impl Batch<'_> {
         let parts: Vec<&[u8]> = [MARK, &whole].into_iter().chain(keys).collect();
         Some(IdempotencyClaim { key, fingerprint: digest(&parts), until })
     }
-}
-
-/// The key of one job of a batch. Where that would be too long, a digest stands for the end of the batch's.
-fn item_key(batch: &str, index: usize) -> Arc<str> {
-    let key = format!("{batch}:{index}");
-    if check_idempotency_key(&key).is_ok() {
-        return Arc::from(key);
-    }
-    let beginning: String = batch.chars().take(KEY_CHARS_KEPT).collect();
-    let digest = u128::from_be_bytes(digest(&[batch.as_bytes()]));
-    Arc::from(format!("{beginning}~{digest:032x}:{index}"))
 }
 
 /// Leaves out jobs of priorities that are not taken now, with an answer for each.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::reference;
 use super::shapes::{open, open_but};
 
-const LAG_NOTE: &str = "How long the oldest due job has waited for room in memory, in milliseconds.";
+const LAG_NOTE: &str = "How long the oldest due job has waited for room in the memory of the node that is asked, in milliseconds.";
 
 pub(super) fn answers() -> Value {
     json!({
         "Cluster": open_but(cluster(), &["databases"]),
-        "Node": open_but(node(), &["address"]),
+        "Node": open_but(node(), &["address", "lag_ms", "tz_database"]),
         "Database": open_but(database(), &["reason"]),
         "TzDatabase": open(json!({
             "version": {"type": "string", "description": "Such as `2026a`."},
@@ -50,7 +50,7 @@ fn cluster() -> Value {
 
 fn database() -> Value {
     json!({
-        "index": {"type": "integer", "description": "Its place among the databases given with `--store`, from 0."},
+        "index": {"type": "integer", "description": "Its place among the databases given with `--store`, from 0; texts count from 1."},
         "state": {
             "type": "string", "enum": ["up", "down"],
             "description": "`down`: it does not answer, or takes no writes. Only its own shards stand still.",

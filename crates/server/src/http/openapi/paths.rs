@@ -243,8 +243,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: WORKERS,
         id: "takeJobs",
         summary: "Take jobs from a queue",
-        description: "Waits for the first up to `wait`; without it, what is ready now is taken. What is taken is running \
-                      until its outcome is reported or its lease runs out. An answer has \
+        description: "Waits for the first up to `wait`; without it, what is ready now is taken. In a cluster, \
+                      where other nodes may have them, an empty answer takes three quarters of a second at least. While no database \
+                      answers, it is a 503 in place of an empty answer. What is taken is running until its outcome is reported or its lease runs out. An answer has \
                       about 2 MiB of jobs at most, but always one.",
         parameters: &["Tenant", "Queue"],
         body: Body::Optional("Take"),
@@ -332,6 +333,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/v1/cluster",
         id: "cluster",
         summary: "The nodes, their shards, and the tz database they go by",
+        description: "How far behind a node is (`lag_ms`), and which tz database it goes by, it says of itself alone: of other \
+                      nodes than the one that is asked they are left out.",
         answers: &[(200, "The cluster, as this node sees it.", Some("Cluster"))],
         ..PLAIN
     },

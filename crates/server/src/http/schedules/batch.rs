@@ -6,15 +6,14 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
+use tidewheel_api::wire::fault::{At, Code, Fault, Faults, Place};
 use tidewheel_api::wire::query::{self, Query};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::split::{SplitLimits, Splitter};
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_core::limits::BATCH_COUNT_MAX;
-use tidewheel_core::names::check_idempotency_key;
+use tidewheel_core::limits::{BATCH_COUNT_MAX, IDEMPOTENCY_WINDOW_MS};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Edited, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
+use tidewheel_store::{Edited, IdempotencyClaim, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
 use super::create::{creation, creation_claim, fingerprint, reader};
@@ -23,6 +22,7 @@ use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::{Intake, is_lines};
+use crate::http::call_key::{self, item_key};
 use crate::http::caller::Caller;
 use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
@@ -36,6 +36,8 @@ const ORDERS_COUNT_MAX: usize = 1_000;
 const ITEM_FAULTS_MAX: usize = 5;
 /// About what one item of the answer takes.
 const ITEM_BYTES: usize = 64;
+/// The digest of a batch begins with this, that of a schedule or of a batch of jobs never does.
+const MARK: &[u8] = b"\0schedules";
 
 type Answer = Result<Edited, ScheduleRefusal>;
 /// A request, and the key it is made under.
@@ -59,15 +61,18 @@ pub(crate) async fn many(
     let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
     let mut batch = Batch::new(&app, &caller, key, query.partial);
     while let Some(bytes) = intake.next().await? {
-        if let Err(fault) = splitter.push(&bytes, &mut |item| batch.add(item)) {
+        if let Err(fault) = splitter.push(&bytes, &mut |place, item| batch.add(place, item)) {
             intake.discard();
             return Err(fault.into());
         }
     }
-    splitter.finish(&mut |item| batch.add(item))?;
+    splitter.finish(&mut |place, item| batch.add(place, item))?;
     let prefix = if splitter.is_wrapped() { "/schedules" } else { "" };
-    batch.check().await?;
+    let whole = batch.whole_print();
+    let claim = batch.claim(whole.as_ref());
+    batch.check(whole.as_ref()).await?;
     batch.whole().map_err(|problem| problem.under(prefix))?;
+    call_key::check_free(&app, &caller.tenant, claim.as_ref()).await?;
     let room = batch.take_room().await?;
     batch.whole().map_err(|problem| problem.under(prefix))?;
     let items = batch.items;
@@ -94,6 +99,8 @@ pub(crate) async fn many(
     if !query.partial {
         refuse_refused(&answers).map_err(|problem| problem.under(prefix))?;
     }
+    // Only now: a batch that was refused may be mended, and sent again under its key.
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     Ok(answer_each(problems, answers, query.partial))
 }
 
@@ -150,18 +157,19 @@ impl<'a> Batch<'a> {
         Self { app, caller, now: app.now(), key, partial, requests, faults: Faults::default(), items }
     }
 
-    fn add(&mut self, item: &[u8]) {
+    fn add(&mut self, place: Place, item: &[u8]) {
         let index = self.requests.len();
-        let place = At::ROOT.item(index);
         if self.partial {
             let mut faults = Faults::default();
+            faults.read_from(place);
             let request = self.read(item, index, &At::ROOT, &mut faults);
             self.requests
                 .push(request.ok_or_else(|| Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX)));
             return;
         }
         let mut faults = std::mem::take(&mut self.faults);
-        let request = self.read(item, index, &place, &mut faults);
+        faults.read_from(place);
+        let request = self.read(item, index, &At::ROOT.item(index), &mut faults);
         self.faults = faults;
         // Without a request there is a fault, and then nothing is made at all.
         let refused = || Problem::new(Code::Internal, "a schedule was refused without a reason");
@@ -174,24 +182,16 @@ impl<'a> Batch<'a> {
             return None;
         };
         let request = reader(self.app, self.now).read(text, at, faults)?;
-        let own = request.definition.idempotency_key.clone();
-        let key = own.or_else(|| self.key.as_ref().map(|key| Arc::from(format!("{key}:{index}"))));
-        if let Some(Err(fault)) = key.as_deref().map(check_idempotency_key) {
-            faults.add(
-                Code::InvalidValue,
-                at,
-                format!("the header Idempotency-Key with `:{index}`: {fault}"),
-            );
-            return None;
-        }
-        Some((request, key))
+        let before = faults.count();
+        let own = request.definition.idempotency_key.as_ref();
+        let key = item_key(self.key.as_ref(), own, index, at, faults);
+        (faults.count() == before).then_some((request, key))
     }
 
     /// Checks all of them, and turns them into orders.
-    async fn check(&mut self) -> Result<(), Problem> {
+    async fn check(&mut self, whole: Option<&[u8; 16]>) -> Result<(), Problem> {
         let mut checker = Checker::new(self.app, self.caller, self.now);
         let registered = Registered::of(self.app, self.caller);
-        let whole = self.whole_print();
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
             let (mut request, key) = match request {
                 Ok(request) => request,
@@ -201,8 +201,7 @@ impl<'a> Batch<'a> {
                 }
             };
             let mut claim = creation_claim(key, &request, self.now);
-            if let (Some(claim), Some(whole), None) =
-                (&mut claim, &whole, &request.definition.idempotency_key)
+            if let (Some(claim), Some(whole), None) = (&mut claim, whole, &request.definition.idempotency_key)
             {
                 claim.fingerprint = digest(&[whole, &claim.fingerprint]);
             }
@@ -233,6 +232,15 @@ impl Batch<'_> {
         }
         let prints = self.requests.iter().flatten().flat_map(|(request, _)| fingerprint(request));
         Some(digest(&[&prints.collect::<Vec<u8>>()]))
+    }
+
+    /// What the request's key itself stands for. That of schedules that are answered for one by one is that of any such
+    /// batch.
+    fn claim(&self, whole: Option<&[u8; 16]>) -> Option<IdempotencyClaim> {
+        let key = Arc::clone(self.key.as_ref()?);
+        let parts: Vec<&[u8]> = std::iter::once(MARK).chain(whole.map(<[u8; 16]>::as_slice)).collect();
+        let until = self.now.plus_ms(IDEMPOTENCY_WINDOW_MS);
+        Some(IdempotencyClaim { key, fingerprint: digest(&parts), until })
     }
 
     /// Refuses the whole if something is wrong with it.

@@ -16,7 +16,7 @@ use crate::http::registered::Registered;
 
 /// Fields that decide when a schedule fires.
 const RULE_FIELDS: &[&str] =
-    &["cron_expr", "every", "dst.gap", "end_at", "exclude", "exclude.dates", "exclude.calendar"];
+    &["cron_expr", "every", "dst.gap", "start_at", "end_at", "exclude", "exclude.dates", "exclude.calendar"];
 
 /// Checks schedules of one tenant. Calendars are read once for all of them.
 pub(crate) struct Checker<'a> {

@@ -9,7 +9,7 @@ use tidewheel_api::wire::fault::{At, Faults};
 use tidewheel_api::wire::schedule_request::PreviewRequest;
 use tidewheel_api::wire::schedule_write;
 use tidewheel_api::wire::write::JsonWriter;
-use tidewheel_core::schedule::{Rule, Timing, anchored, check_beat, nominals};
+use tidewheel_core::schedule::{Timing, anchored, check_beat, nominals};
 use tidewheel_core::time::Timestamp;
 
 use super::check::Checker;
@@ -46,9 +46,8 @@ pub(crate) async fn preview(
     };
     let fires = nominals(&rule, calendar.as_deref(), from, Timestamp::MAX);
     let fires: Vec<_> = fires.take(request.count).collect();
-    // Whether it ever fires is asked from now on: at the end of time nothing does.
     if fires.is_empty()
-        && let Err(fault) = check_beat(&Rule { start_at: None, ..Rule::clone(&rule) }, now)
+        && let Err(fault) = check_beat(&rule, now)
     {
         let mut faults = Faults::default();
         checker.note(fault, &At::ROOT, &mut faults);

@@ -1,0 +1,2 @@
+-- Which databases were used goes.
+ALTER TABLE settings DROP COLUMN used;
