@@ -18,6 +18,8 @@ const INSIDE: char = ' ';
 const LISTED: char = ',';
 /// Stands for a list that leaves nothing out.
 const ALL: &str = "*";
+/// Stands behind what is wanted by some who ask once. A program that does not know it passes it over.
+const ONCE: &str = "once";
 
 /// Writes news, in lines of at most so many bytes.
 pub(crate) fn write(news: &News, bytes_max: usize) -> Vec<String> {
@@ -92,7 +94,8 @@ fn write_want(want: &Want) -> String {
     let kinds = if want.kinds.is_empty() { ALL.to_owned() } else { list(want.kinds.iter()) };
     let (queue, priority) = (&want.queue, want.priority_min.as_str());
     let (lease_ms, room) = (want.lease_ms, want.room);
-    format!("{queue}{INSIDE}{tenants}{INSIDE}{kinds}{INSIDE}{priority}{INSIDE}{lease_ms}{INSIDE}{room}")
+    let once = if want.asks_once { format!("{INSIDE}{ONCE}") } else { String::new() };
+    format!("{queue}{INSIDE}{tenants}{INSIDE}{kinds}{INSIDE}{priority}{INSIDE}{lease_ms}{INSIDE}{room}{once}")
 }
 
 /// What is no news to this program is left out: another version may say more.
@@ -170,6 +173,7 @@ fn read_want(part: &str) -> Option<Want> {
         priority_min: Priority::from_name(parts.next()?)?,
         lease_ms: parts.next()?.parse().ok()?,
         room: parts.next()?.parse().ok()?,
+        asks_once: parts.next() == Some(ONCE),
     })
 }
 
@@ -188,6 +192,7 @@ mod tests {
             priority_min: Priority::High,
             lease_ms: 30_000,
             room: 7,
+            asks_once: tenants.is_some(),
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Want {
     pub lease_ms: i64,
     /// How many jobs, all workers together.
     pub room: usize,
+    /// Some of them ask once: what reaches them first is their answer, however much room they had.
+    pub asks_once: bool,
 }
 
 /// What a node has taken in of what another handed on.

@@ -12,8 +12,8 @@ use super::Ready;
 use super::interest::{Interest, Tenants};
 use super::subscribers::{Outlet, Subscriber};
 
-/// How long one who asked once is likely to ask again. Many do after a second.
-const ASKS_AGAIN_MS: i64 = 2 * SECOND_MS;
+/// How long one who asked once is likely to ask again.
+const ASKS_AGAIN_MS: i64 = SECOND_MS;
 /// Wishes of such that are remembered.
 const ASKED_COUNT_MAX: usize = 1_000;
 
@@ -39,7 +39,7 @@ impl Wish {
             && self.interest.admits(job.spec.priority, &job.spec.kind)
     }
 
-    fn with_room(&self, room: usize) -> Want {
+    fn with_room(&self, Room { jobs, calls }: Room) -> Want {
         Want {
             queue: Arc::clone(&self.queue),
             tenants: match self.interest.tenants() {
@@ -49,8 +49,24 @@ impl Wish {
             kinds: self.interest.kinds().to_vec(),
             priority_min: self.interest.priority_min(),
             lease_ms: self.lease_ms,
-            room,
+            room: jobs,
+            asks_once: calls > 0,
         }
+    }
+}
+
+/// What subscribers with one wish have room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Room {
+    jobs: usize,
+    /// How many of them ask once.
+    calls: usize,
+}
+
+impl Room {
+    fn of(subscriber: &Subscriber) -> Self {
+        let calls = usize::from(matches!(subscriber.outlet, Outlet::Once(_)));
+        Self { jobs: subscriber.credits, calls }
     }
 }
 
@@ -59,7 +75,7 @@ impl Wish {
 pub(super) struct Demand {
     /// Somebody asks for it.
     is_watched: bool,
-    room: BTreeMap<Wish, usize>,
+    room: BTreeMap<Wish, Room>,
     /// Connected workers, whether they have room or not.
     connected: BTreeMap<Wish, usize>,
     /// Those who asked once and are gone, and when they went.
@@ -70,7 +86,7 @@ pub(super) struct Demand {
 impl Demand {
     /// A subscriber was seated.
     pub(super) fn add(&mut self, subscriber: &Subscriber) {
-        self.change(subscriber, |room, credits| room.saturating_add(credits));
+        self.change(subscriber, usize::saturating_add);
     }
 
     /// A subscriber rose, with the credits it was seated with.
@@ -115,7 +131,7 @@ impl Demand {
         let is_told = match &subscriber.outlet {
             Outlet::Once(reply) => !reply.is_retracted(),
             Outlet::Stream(_) => true,
-            Outlet::Peer => false,
+            Outlet::Peer { .. } => false,
         };
         let is_counted = self.is_watched && is_told;
         wishes_of(subscriber).filter(move |_| is_counted)
@@ -123,8 +139,9 @@ impl Demand {
 
     fn change(&mut self, subscriber: &Subscriber, by: impl Fn(usize, usize) -> usize) {
         for wish in self.wishes(subscriber) {
-            let room = by(self.room.get(&wish).copied().unwrap_or(0), subscriber.credits);
-            if room == 0 {
+            let (before, own) = (self.room.get(&wish).copied().unwrap_or_default(), Room::of(subscriber));
+            let room = Room { jobs: by(before.jobs, own.jobs), calls: by(before.calls, own.calls) };
+            if room.jobs == 0 {
                 self.room.remove(&wish);
             } else {
                 self.room.insert(wish.clone(), room);
@@ -174,7 +191,7 @@ impl Ready {
         }
         let busy = |wish: &Wish| usize::from(self.demand.connected.contains_key(wish) && !is_late(wish));
         let free = |wish: &Wish| self.demand.room.get(wish).copied().filter(|_| !all_busy);
-        let room = |wish: &Wish| free(wish).unwrap_or_else(|| busy(wish));
+        let room = |wish: &Wish| free(wish).unwrap_or_else(|| Room { jobs: busy(wish), calls: 0 });
         let wants =
             wishes.iter().filter(|wish| wanted(wish)).map(|wish| wish.with_room(room(wish))).collect();
         if all_busy {
@@ -224,17 +241,19 @@ mod tests {
         let (first, second) = (subscriber(3, stream()), subscriber(4, stream()));
         demand.add(&first);
         demand.add(&second);
-        demand.add(&subscriber(50, Outlet::Peer));
-        demand.connect(&subscriber(50, Outlet::Peer));
+        let peer = || Outlet::Peer { asks_once: false };
+        demand.add(&subscriber(50, peer()));
+        demand.connect(&subscriber(50, peer()));
         assert!(demand.connected.is_empty());
-        assert_eq!(demand.room.values().copied().collect::<Vec<_>>(), [7, 7]);
+        let room = Room { jobs: 7, calls: 0 };
+        assert_eq!(demand.room.values().copied().collect::<Vec<_>>(), [room, room]);
         assert_eq!(demand.changed.len(), 2);
         demand.changed.clear();
         demand.subtract(&first);
         demand.subtract(&second);
         assert!(demand.room.is_empty() && demand.changed.len() == 2, "that there is no room is news");
         for wish in &demand.changed {
-            assert_eq!(&Wish::of(wish.with_room(0)), wish);
+            assert_eq!(&Wish::of(wish.with_room(Room::default())), wish);
         }
     }
 
@@ -243,10 +262,15 @@ mod tests {
         let mut demand = Demand { is_watched: true, ..Demand::default() };
         let (reply, _, _answer) = TakeReply::new(1);
         let one = subscriber(1, Outlet::Once(reply));
+        demand.add(&one);
+        let wants: Vec<_> = demand.room.iter().map(|(wish, room)| wish.with_room(*room)).collect();
+        assert!(wants.iter().all(|want| want.asks_once && want.room == 1));
+        demand.subtract(&one);
+        assert!(demand.room.is_empty());
         demand.note_asked(&one, 5);
         assert_eq!(demand.asked.values().copied().collect::<Vec<_>>(), [5, 5]);
         for lease_ms in 0..2 * i64::try_from(ASKED_COUNT_MAX).unwrap() {
-            demand.note_asked(&Subscriber { lease_ms, ..subscriber(1, Outlet::Peer) }, 6);
+            demand.note_asked(&Subscriber { lease_ms, ..subscriber(1, Outlet::Stream(Arc::default())) }, 6);
         }
         assert_eq!(demand.asked.len(), ASKED_COUNT_MAX);
         demand.note_asked(&one, 5 + ASKS_AGAIN_MS);

@@ -135,7 +135,7 @@ mod tests {
             ready.offer(job(tail), NOW, NOW, MayWait::No);
         }
         let own = subscribe(&mut ready, own_room, Outlet::Stream(Arc::default()));
-        let peer = subscribe(&mut ready, 2_000, Outlet::Peer);
+        let peer = subscribe(&mut ready, 2_000, Outlet::Peer { asks_once: false });
         (ready, own, peer)
     }
 

@@ -44,7 +44,10 @@ pub(in crate::engine) enum Outlet {
     /// Over a stream, as long as it is read.
     Stream(Arc<Unsent>),
     /// Over another node, whose workers have room.
-    Peer,
+    Peer {
+        /// Some of them ask once: what comes first is their answer, and nobody waits for what comes after it.
+        asks_once: bool,
+    },
 }
 
 impl Outlet {
@@ -53,7 +56,7 @@ impl Outlet {
         match self {
             Self::Once(reply) => reply.is_closed(),
             Self::Stream(unsent) => unsent.is_stalled(),
-            Self::Peer => false,
+            Self::Peer { .. } => false,
         }
     }
 }
@@ -61,7 +64,7 @@ impl Outlet {
 impl Subscriber {
     /// How busy it is, of all it can do. A job goes to another node only if nobody here has room for it.
     fn load(&self) -> u32 {
-        if matches!(self.outlet, Outlet::Peer) {
+        if matches!(self.outlet, Outlet::Peer { .. }) {
             return u32::MAX;
         }
         let capacity = (self.in_flight + self.credits).max(1);
@@ -128,7 +131,7 @@ impl Ready {
             Outlet::Once(reply) => {
                 self.subscribers.once.insert(reply.ticket(), id);
             }
-            Outlet::Stream(_) | Outlet::Peer => {
+            Outlet::Stream(_) | Outlet::Peer { .. } => {
                 for queue in &*subscriber.queues {
                     *self.subscribers.connected.entry(Arc::clone(queue)).or_default() += 1;
                 }
@@ -170,8 +173,19 @@ impl Ready {
         self.seat(id);
     }
 
-    /// A subscriber has room for so many, whatever it said before.
-    pub(in crate::engine) fn set_credits(&mut self, id: SubscriberId, credits: usize) {
+    /// Another node's workers have room for so many, whatever it said before. If some of them ask once, they get nothing while
+    /// something is on its way to them: that may be their answer.
+    pub(in crate::engine) fn feed_peer(
+        &mut self,
+        id: SubscriberId,
+        room: usize,
+        on_the_way: usize,
+        asks_once: bool,
+    ) {
+        let credits = if asks_once && on_the_way > 0 { 0 } else { room.saturating_sub(on_the_way) };
+        if let Some(outlet) = self.subscribers.outlet_mut(id) {
+            *outlet = Outlet::Peer { asks_once };
+        }
         self.drop_credits(id);
         self.add_credits(id, credits);
     }
@@ -201,7 +215,7 @@ impl Ready {
 
     /// Whether a subscriber stands for another node's workers.
     pub(super) fn is_peer(&self, id: SubscriberId) -> bool {
-        self.subscribers.get(id).is_some_and(|subscriber| matches!(subscriber.outlet, Outlet::Peer))
+        self.subscribers.get(id).is_some_and(|subscriber| matches!(subscriber.outlet, Outlet::Peer { .. }))
     }
 
     /// What is known of a subscriber.
@@ -265,7 +279,9 @@ impl Ready {
     pub(super) fn spend(&mut self, id: SubscriberId, count: usize) {
         self.unseat(id);
         if let Some((subscriber, _)) = self.subscribers.all.get_mut(&id) {
-            subscriber.credits = subscriber.credits.saturating_sub(count);
+            let is_answered = matches!(subscriber.outlet, Outlet::Peer { asks_once: true });
+            // Until it is heard of again.
+            subscriber.credits = if is_answered { 0 } else { subscriber.credits.saturating_sub(count) };
             subscriber.in_flight += count;
         }
         self.seat(id);

@@ -181,7 +181,7 @@ impl Ready {
     /// Whether a subscriber has nothing in its hands, as far as is known; also if it is gone.
     pub(super) fn has_empty_hands(&self, id: SubscriberId) -> bool {
         self.subscribers.get(id).is_none_or(|subscriber| match subscriber.outlet {
-            Outlet::Once(_) | Outlet::Peer => true,
+            Outlet::Once(_) | Outlet::Peer { .. } => true,
             Outlet::Stream(_) => subscriber.in_flight == 0,
         })
     }
@@ -335,7 +335,7 @@ mod tests {
             Recipient::Connected(id) => id,
             Recipient::Once(subscriber) => match subscriber.outlet {
                 Outlet::Once(reply) => reply.ticket(),
-                Outlet::Stream(_) | Outlet::Peer => panic!("it asked once"),
+                Outlet::Stream(_) | Outlet::Peer { .. } => panic!("it asked once"),
             },
         };
         takers.into_iter().map(|(taker, count)| (who(taker), ids.by_ref().take(count).collect())).collect()

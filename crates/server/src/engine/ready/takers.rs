@@ -94,7 +94,7 @@ impl Ready {
         let is_gone = |id: &SubscriberId| {
             self.subscribers.get(*id).is_none_or(|taker| match &taker.outlet {
                 Outlet::Once(reply) => reply.is_closed(),
-                Outlet::Stream(_) | Outlet::Peer => false,
+                Outlet::Stream(_) | Outlet::Peer { .. } => false,
             })
         };
         let gone: Vec<SubscriberId> = self.subscribers.takers().filter(is_gone).collect();

@@ -287,7 +287,7 @@ impl Scheduler {
             }
             Recipient::Once(subscriber) => match subscriber.outlet {
                 Outlet::Once(reply) => reply.send(running),
-                Outlet::Stream(_) | Outlet::Peer => running,
+                Outlet::Stream(_) | Outlet::Peer { .. } => running,
             },
         };
         // The taker is gone: the next one gets them.

@@ -101,7 +101,7 @@ impl Scheduler {
         let lost = self.peers.sent.answered(node, receipt, said_ms);
         self.free(lost);
         for want in wants {
-            let (room, wish) = (want.room, Wish::of(want));
+            let (room, asks_once, wish) = (want.room, want.asks_once, Wish::of(want));
             let tenant = wish.interest.only_tenant();
             let share = match tenant.map(|tenant| self.spreads.serves(tenant, &self.shared.territory)) {
                 // One giver alone has it.
@@ -109,7 +109,7 @@ impl Scheduler {
                 Some(Serves::None) => 0,
                 Some(Serves::Some) | None => room.div_ceil(givers),
             };
-            self.serve(node, wish, share, (number, now_ms));
+            self.serve(node, wish, (share, asks_once), (number, now_ms));
         }
     }
 
@@ -121,11 +121,17 @@ impl Scheduler {
         }
     }
 
-    fn serve(&mut self, node: &Arc<str>, wish: Wish, share: usize, (number, now_ms): (u64, i64)) {
+    fn serve(
+        &mut self,
+        node: &Arc<str>,
+        wish: Wish,
+        (share, asks_once): (usize, bool),
+        (number, now_ms): (u64, i64),
+    ) {
         if let Some(peer) = self.peers.get_mut(node, &wish) {
             let (id, unheard) = (peer.subscriber, peer.heard(number, now_ms));
             let under_way = self.ready.subscriber(id).map_or(0, |subscriber| subscriber.in_flight);
-            self.ready.set_credits(id, share.saturating_sub(unheard + under_way));
+            self.ready.feed_peer(id, share, unheard + under_way, asks_once);
         } else if share > 0 && !self.peers.is_full() {
             let id = self.ready.subscribe(Subscriber {
                 worker: peers::name_of(node),
@@ -135,7 +141,7 @@ impl Scheduler {
                 credits: share,
                 in_flight: 0,
                 lags: false,
-                outlet: Outlet::Peer,
+                outlet: Outlet::Peer { asks_once },
             });
             self.peers.add(Arc::clone(node), wish, id, now_ms);
         }
