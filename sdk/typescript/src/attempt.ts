@@ -44,10 +44,20 @@ export function attempt(registration: Registration | undefined, job: TakenJob, o
   const timer = setTimeout(() => {
     control.abort(new TimedOut(`timed out after ${job.timeout}`));
   }, Math.min(limitMs, TIMER_MS_MAX));
-  const context = { job, signal: control.signal, progress: options.progress };
+  const progress = (value: unknown) => {
+    const said = options.progress(value);
+    // A handler need not wait for it. Then a rejection that nobody hears must not end the process, and all jobs with it.
+    said.catch(() => undefined);
+    return said;
+  };
+  const context = { job, signal: control.signal, progress };
   const run = invoke(registration, context);
   const aborted = new Promise<Outcome | undefined>((resolve) => {
-    const give = () => { resolve(afterAbort(control.signal.reason)); };
+    const give = () => {
+      // A handler that does not return must not keep it, and with it the process.
+      clearTimeout(timer);
+      resolve(afterAbort(control.signal.reason));
+    };
     if (control.signal.aborted) give();
     else control.signal.addEventListener("abort", give, { once: true });
   });

@@ -3,15 +3,20 @@ import { ApiError, refusal } from "./errors.js";
 import type { BatchedJob, NewJob, RefusedJob } from "./job.js";
 import { BATCH_BYTES_MAX, BATCH_COUNT_MAX } from "./limits.js";
 import type { Transport } from "./transport.js";
+import { toWire } from "./wire.js";
 
-/** About what one job takes besides its payload. */
+/** Room for what a job gets on its way, such as a key. */
 const JOB_BYTES = 512;
 
-/** @internal */
+/**
+ * About what a job takes in a request, at most.
+ *
+ * @throws What is wrong with a job that cannot be sent at all: told here, it does not spoil a batch.
+ * @internal
+ */
 export function jobBytes(job: NewJob): number {
-  const payload = job.payload === undefined ? undefined : JSON.stringify(job.payload);
   // A character is at most three bytes of UTF-8; counting exactly would mean encoding twice.
-  return JOB_BYTES + (payload ? payload.length * 3 : 0);
+  return JOB_BYTES + JSON.stringify(toWire(job)).length * 3;
 }
 
 /** @internal */

@@ -96,9 +96,7 @@ export class Batcher {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // One batch at a time: while one is under way, the next one grows.
-    this.#sending ??= this.#sendAll().finally(() => {
-      this.#sending = undefined;
-    });
+    if (this.#sending === undefined && this.#waiting.length > 0) this.#sending = this.#sendAll();
   }
 
   async #sendAll(): Promise<void> {
@@ -107,6 +105,8 @@ export class Batcher {
       this.#wake();
       await this.#send(batch);
     }
+    // In one step with the look above: a job that comes between the two would be left to a round that is over.
+    this.#sending = undefined;
   }
 
   #next(): Waiting[] {

@@ -14,7 +14,8 @@ export interface Context<P = unknown> {
    * Says how far the work has come; anybody who gets the job sees it, the next attempt too.
    *
    * @param progress - Any JSON, at most 8 KiB.
-   * @throws The signal's reason, when the attempt turns out to be over; `InvalidRequestError` when it is too large.
+   * @throws The signal's reason, when the attempt turns out to be over; `TypeError` when it is no JSON;
+   * `InvalidRequestError` when it is too large. Not waited for, it ends nothing.
    */
   readonly progress: (progress: unknown) => Promise<void>;
 }

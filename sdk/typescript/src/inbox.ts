@@ -9,13 +9,14 @@
  *
  * @packageDocumentation
  */
+import { TidewheelError } from "./errors.js";
 
 /** The name of the table, unless another is given. */
 export const TABLE_DEFAULT = "tidewheel_inbox";
 
 /** A connection of `pg`: a `Client`, or one checked out of a `Pool`. */
 export interface PgClient {
-  query(text: string, values?: unknown[]): Promise<{ rowCount: number | null }>;
+  query(text: string, values?: unknown[]): Promise<{ rowCount: number | null; command?: string }>;
 }
 
 /** A `Pool` of `pg`. */
@@ -151,7 +152,11 @@ async function pgOnce<T>(client: PgClient, key: Key, work: (client: PgClient) =>
   await client.query("BEGIN");
   try {
     const outcome: Once<T> = (await record(client, key, options)) ? { skipped: false, value: await work(client) } : { skipped: true };
-    await client.query("COMMIT");
+    // A transaction in which a statement failed is rolled back, without an error, although the work has caught that one.
+    const { command } = await client.query("COMMIT");
+    if (command === "ROLLBACK") {
+      throw new TidewheelError("the database rolled the work back, since a statement in it failed; let the work throw, or use a savepoint");
+    }
     return outcome;
   } catch (error) {
     // When the connection is gone, so is the transaction.

@@ -1,10 +1,11 @@
 /** Keeping a taken job: heartbeats at a third of the lease, and noticing when it is lost. */
 import { performance } from "node:perf_hooks";
-import { ConflictError, InvalidRequestError, NotFoundError, StaleTokenError } from "./errors.js";
+import { ConflictError, InvalidRequestError, NotFoundError, StaleTokenError, TidewheelError } from "./errors.js";
 import type { Job, TakenJob } from "./job.js";
 import { seconds } from "./duration.js";
 import { HEARTBEATS_PER_LEASE, LEASE_TRUST } from "./limits.js";
 import { Cancelled, LeaseLost } from "./outcomes.js";
+import { progressOf } from "./progress.js";
 import type { Transport } from "./transport.js";
 
 /** @internal */
@@ -16,6 +17,13 @@ export interface LeaseOptions {
   takenAt: number;
   /** Aborted when the lease is lost. */
   control: AbortController;
+}
+
+/** What a handler said of its progress. */
+interface Said {
+  readonly value: unknown;
+  /** Why it was refused. */
+  fault?: Error;
 }
 
 /**
@@ -32,9 +40,8 @@ export class Lease {
   #beating: Promise<void> | undefined;
   /** When the last heartbeat was sent, or the job taken. */
   #beatAt: number;
-  #progress: { value: unknown } | undefined;
-  /** Why the last progress was refused. */
-  #fault: Error | undefined;
+  /** What the next heartbeat carries. */
+  #progress: Said | undefined;
   #over = false;
 
   constructor(options: LeaseOptions) {
@@ -49,19 +56,18 @@ export class Lease {
   async progress(value: unknown): Promise<void> {
     const { signal } = this.#options.control;
     signal.throwIfAborted();
-    this.#progress = { value };
-    // One that is under way carries older news: wait for it, then send, unless another call has sent this one too.
+    const said: Said = { value: progressOf(value) };
+    this.#progress = said;
+    // One that is under way carries older news.
     await this.#beating;
-    await this.#sayProgress();
+    await this.#carrier();
+    if (said.fault !== undefined) throw said.fault;
     signal.throwIfAborted();
   }
 
-  async #sayProgress(): Promise<void> {
-    if (this.#progress === undefined) return;
-    await this.#beat();
-    const fault = this.#fault;
-    this.#fault = undefined;
-    if (fault !== undefined) throw fault;
+  /** The heartbeat with the newest progress: of several calls that waited, the first one sends what the last one said. */
+  #carrier(): Promise<void> | undefined {
+    return this.#progress === undefined ? this.#beating : this.#beat();
   }
 
   /** No more heartbeats. */
@@ -82,30 +88,37 @@ export class Lease {
   #schedule(): void {
     if (this.#over) return;
     clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#beat(), Math.max(0, this.#dueInMs()));
+  }
+
+  /** How long until the next heartbeat. */
+  #dueInMs(): number {
     // From when the last one was sent: counted from its end, one that is not answered would take the next one's time too.
-    const dueAt = this.#beatAt + this.#options.leaseMs / HEARTBEATS_PER_LEASE;
-    this.#timer = setTimeout(() => void this.#beat(), Math.max(0, dueAt - performance.now()));
+    return this.#beatAt + this.#options.leaseMs / HEARTBEATS_PER_LEASE - performance.now();
   }
 
   #beat(): Promise<void> {
-    this.#beating ??= this.#send().finally(() => {
-      this.#beating = undefined;
-      this.#schedule();
-    });
+    if (this.#beating === undefined) {
+      const said = this.#progress;
+      this.#progress = undefined;
+      this.#beating = this.#send(said).finally(() => {
+        this.#beating = undefined;
+        this.#schedule();
+      });
+    }
     return this.#beating;
   }
 
-  async #send(): Promise<void> {
+  async #send(said?: Said): Promise<void> {
     const { transport, job, leaseMs } = this.#options;
+    const lastAt = this.#beatAt;
     const sentAt = performance.now();
     this.#beatAt = sentAt;
-    const progress = this.#progress;
-    this.#progress = undefined;
     try {
       const answer = await transport.send<Job>({
         method: "POST",
         path: this.#path,
-        body: { token: job.token, extend: seconds(leaseMs), ...(progress ? { progress: progress.value } : {}) },
+        body: { token: job.token, extend: seconds(leaseMs), ...(said ? { progress: said.value } : {}) },
         timeoutMs: leaseMs / HEARTBEATS_PER_LEASE,
         patienceMs: leaseMs / HEARTBEATS_PER_LEASE,
       });
@@ -114,12 +127,15 @@ export class Lease {
     } catch (error) {
       if (error instanceof ConflictError || error instanceof NotFoundError) {
         await this.#refused(error);
-      } else if (progress !== undefined && (error instanceof InvalidRequestError || error instanceof TypeError)) {
-        // Too large, or no JSON: kept, it would spoil every heartbeat after it.
-        this.#fault = error;
+      } else if (said !== undefined && isForProgress(error)) {
+        // Kept, it would spoil every heartbeat after it. And this was none: the next one is due when it was before.
+        said.fault = error;
+        this.#beatAt = lastAt;
+        // At once if need be: more such progress may be waiting, and must not come in between.
+        if (!this.#over && this.#dueInMs() <= 0) await this.#send();
       } else {
         // The next heartbeat carries it; the end of the lease has its own timer.
-        this.#progress ??= progress;
+        this.#progress ??= said;
       }
     }
   }
@@ -149,4 +165,9 @@ export class Lease {
     this.end();
     if (!this.#options.control.signal.aborted) this.#options.control.abort(reason);
   }
+}
+
+/** Whether a heartbeat failed for the progress in it: the server refused it (too large), or it could not be written. */
+function isForProgress(error: unknown): error is Error {
+  return error instanceof InvalidRequestError || (error instanceof Error && !(error instanceof TidewheelError));
 }

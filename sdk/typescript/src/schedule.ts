@@ -47,7 +47,7 @@ export interface NewSchedule<P = unknown> extends Timing {
   allowOverlap?: boolean;
   paused?: boolean;
   note?: string;
-  /** The key of the creation, and what the keys of its jobs begin with. */
+  /** The key of the creation, and what the keys of its jobs begin with; without one they begin with the schedule's id. */
   idempotencyKey?: string;
 }
 

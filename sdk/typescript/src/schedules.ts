@@ -1,5 +1,4 @@
 /** Creating, asking and changing schedules. */
-import { randomUUID } from "node:crypto";
 import { keyOf, type CallOptions, type ChangeOptions } from "./call_options.js";
 import type { Page, PageOptions, Time } from "./job.js";
 import { pageQuery } from "./query.js";
@@ -21,10 +20,15 @@ export class Schedules {
     this.#transport = transport;
   }
 
-  /** Creates a schedule. With a key that is known, answers with the first one and `duplicate: true`. */
+  /**
+   * Creates a schedule. With a key that is known, answers with the first one and `duplicate: true`. A key that is made up
+   * for the call is not the schedule's own.
+   */
   async create<P = unknown>(schedule: NewSchedule<P>, options: CallOptions = {}): Promise<Schedule<P>> {
-    const body = { ...schedule, idempotencyKey: schedule.idempotencyKey ?? randomUUID() };
-    return this.#transport.send({ method: "POST", path: "/schedules", body, signal: options.signal, paced: true });
+    const { signal } = options;
+    // In the body it would be the beginning of its jobs' keys, too.
+    const headers = schedule.idempotencyKey === undefined ? keyOf({}) : {};
+    return this.#transport.send({ method: "POST", path: "/schedules", body: schedule, headers, signal, paced: true });
   }
 
   /** Creates the schedule of that name, or makes it what is given. */

@@ -10,6 +10,7 @@ import { TidewheelError } from "./errors.js";
 import { register, type Handler, type HandlerOptions } from "./handler.js";
 import type { Job, JobState, TakenJob } from "./job.js";
 import { pause } from "./pause.js";
+import { progressOf } from "./progress.js";
 import { Worker } from "./worker.js";
 
 export { findBinary, startServer, TestServer, type ServerOptions } from "./server_process.js";
@@ -89,11 +90,13 @@ export async function runHandler<P, R>(
   if (options.signal?.aborted) abort();
   options.signal?.addEventListener("abort", abort, { once: true });
   const said: unknown[] = [];
-  const progress = (value: unknown) => {
-    control.signal.throwIfAborted();
-    said.push(throughJson(value));
-    return Promise.resolve();
-  };
+  // As with a server, what is wrong with it is a rejection.
+  const progress = (value: unknown) =>
+    new Promise<void>((resolve) => {
+      control.signal.throwIfAborted();
+      said.push(progressOf(value));
+      resolve();
+    });
   const taken = madeUpJob({ ...job, payload: throughJson(job.payload) });
   const registration = handler instanceof Worker ? handler.registration(taken.type) : register(handler, options);
   const run = attempt(registration, taken, { control, progress, classify: options.classify });

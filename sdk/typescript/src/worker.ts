@@ -1,5 +1,6 @@
 /** Taking jobs from queues and running handlers for them. */
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { hostname } from "node:os";
 import { performance } from "node:perf_hooks";
 import { attempt, type Classify, type Outcome } from "./attempt.js";
@@ -55,7 +56,7 @@ export interface WorkerOptions {
   drainTimeout?: Duration;
   /** What the server shows; by default host, process and a few random letters. */
   name?: string;
-  /** Drain on SIGTERM and SIGINT while `run` runs; true by default. A second signal ends the process as usual. */
+  /** Drain on SIGTERM and SIGINT while `run` runs; true by default. The same one again ends the process as usual. */
   signals?: boolean;
   /** Says of an error that is none of this package's whether trying again may help; by default it may. */
   classify?: Classify;
@@ -91,6 +92,7 @@ export class Worker {
   readonly #concurrency: number;
   readonly #leaseMs: number;
   readonly #waitMs: number;
+  readonly #drainMs: number;
   readonly #registrations = new Map<string, Registration>();
   readonly #waiting: Held[] = [];
   readonly #running = new Map<Held, { reported: Promise<void>; ended: Promise<void> }>();
@@ -112,7 +114,10 @@ export class Worker {
     this.#concurrency = options.concurrency ?? CONCURRENCY_DEFAULT;
     this.#leaseMs = durationMs(options.lease ?? seconds(LEASE_MS_DEFAULT));
     this.#waitMs = Math.min(durationMs(options.wait ?? seconds(TAKE_WAIT_MS)), TAKE_WAIT_MS_MAX);
+    this.#drainMs = durationMs(options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT));
     this.name = options.name ?? `${hostname()}-${process.pid}-${randomBytes(3).toString("hex")}`;
+    // Every queue listens to both; more than a few would be taken for a leak.
+    setMaxListeners(0, this.#stop.signal, this.#takes.signal);
     this.#stop.signal.addEventListener("abort", () => { this.#wake(); });
     if (this.#queues.length === 0) throw new RangeError("a worker needs a queue");
     if (!Number.isInteger(this.#concurrency) || this.#concurrency < 1) throw new RangeError("concurrency is at least 1");
@@ -306,7 +311,7 @@ export class Worker {
     const all = Promise.all([taking, ...back, ...running.map(({ ended }) => ended)]);
     const over = new AbortController();
     const timeout = async () => {
-      await pause(durationMs(this.#options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT)), over.signal);
+      await pause(this.#drainMs, over.signal);
       for (const held of this.#running.keys()) held.control.abort(new Draining("the worker stops"));
       const reported = Promise.all([taking, ...back, ...running.map(({ reported }) => reported)]);
       // Handlers get a moment to tidy up, and the server a longer one to hear that their jobs are handed back.
@@ -345,7 +350,12 @@ export class Worker {
   #tell(event: WorkerEvent): void {
     const { onEvent } = this.#options;
     if (onEvent) {
-      onEvent(event);
+      try {
+        onEvent(event);
+      } catch (error) {
+        // Whoever listens must not hold up the job: it would neither start nor end, and keep its lease.
+        console.error(`tidewheel worker ${this.name}: onEvent threw at ${event.kind}:`, error);
+      }
     } else if (event.kind === "trouble") {
       console.error(`tidewheel worker ${this.name}${event.job ? `, job ${event.job.id}` : ""}:`, event.error);
     }

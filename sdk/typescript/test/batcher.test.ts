@@ -1,8 +1,9 @@
-/** Batches that are larger than a tenant's limit. */
+/** Batches: when they are sent, and what becomes of those that are larger than a tenant's limit. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ApiError, Batcher, Client, InvalidRequestError } from "tidewheel";
 import { startServer } from "tidewheel/testing";
+import { eventually } from "./eventually.js";
 import { stub, type Answer } from "./stub.js";
 
 interface Sent {
@@ -19,9 +20,60 @@ function limited(max: number, batch: Sent[]): Answer {
   return { status: 422, body: { type: "x", title: "x", status: 422, detail, code: "batch_over_limit" } };
 }
 
+/** Takes every job in. */
+const welcoming = ({ body }: { body: unknown }) => limited(Infinity, body as Sent[]);
+
+/** The value of a promise that may never have one. */
+async function valueOf<T>(what: string, promise: Promise<T>): Promise<T> {
+  let isSettled = false;
+  const settle = () => { isSettled = true; };
+  promise.then(settle, settle);
+  await eventually(what, () => isSettled);
+  return promise;
+}
+
 const types = (count: number) => Array.from({ length: count }, (_, n) => `t${n}`);
 
 describe("batcher", () => {
+  test("a job that comes as the batch before is answered is sent", async (t) => {
+    const server = await stub(welcoming);
+    t.after(() => server.close());
+    const batcher = new Batcher(new Client({ url: server.url }), { maxCount: 1, maxPending: 1 });
+    const oneByOne = async () => {
+      const ids: string[] = [];
+      for (const type of types(5)) ids.push((await batcher.submit({ type })).id);
+      return ids;
+    };
+    assert.deepEqual(await valueOf("the answers", oneByOne()), types(5).map((type) => `id-${type}`));
+    await valueOf("the end", batcher.close());
+  });
+
+  for (const how of ["flush", "close"] as const) {
+    test(`a ${how} sends a job that comes as the batch before is answered, and waits for it`, async (t) => {
+      const server = await stub(welcoming);
+      t.after(() => server.close());
+      const batcher = new Batcher(new Client({ url: server.url }));
+      await batcher.submit({ type: "first" });
+      const second = batcher.submit({ type: "second" });
+      await batcher[how]();
+      assert.equal(server.asked.length, 2);
+      assert.equal((await valueOf("the answer", second)).id, "id-second");
+    });
+  }
+
+  test("a job that cannot be sent fails alone", async (t) => {
+    const server = await stub(welcoming);
+    t.after(() => server.close());
+    const batcher = new Batcher(new Client({ url: server.url }));
+    const cyclic: unknown[] = [];
+    cyclic.push(cyclic);
+    const jobs = [{ runAt: new Date(NaN) }, { payload: cyclic }, { labels: { n: 1n as unknown as string } }, {}];
+    const results = await Promise.allSettled(jobs.map((job) => batcher.submit({ type: "t", ...job })));
+    assert.deepEqual(results.map(({ status }) => status), ["rejected", "rejected", "rejected", "fulfilled"]);
+    assert.equal(server.asked.length, 1);
+    await batcher.close();
+  });
+
   test("a batch over the tenant's limit is sent in parts, each job once", async () => {
     const server = await stub(({ body }) => limited(3, body as Sent[]));
     const batcher = new Batcher(new Client({ url: server.url }));

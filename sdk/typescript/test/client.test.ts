@@ -145,6 +145,8 @@ describe("client", () => {
     const made = await schedules.create({ name: "report", cronExpr: "0 9 * * MON-FRI", timezone: "America/New_York", type: "report", idempotencyKey: "report-1" });
     const again = await schedules.create({ name: "report", cronExpr: "0 9 * * MON-FRI", timezone: "America/New_York", type: "report", idempotencyKey: "report-1" });
     assert.deepEqual([again.id, again.duplicate], [made.id, true]);
+    const keyless = await schedules.create({ every: "1h", type: "report" });
+    assert.equal((await schedules.get(keyless.id)).idempotencyKey, null);
     assert.equal((await schedules.get(made.id)).cronExpr, "0 9 * * MON-FRI");
     assert.deepEqual((await schedules.list({ name: "report" })).items.map(({ id }) => id), [made.id]);
     const put = await schedules.put("report", { cronExpr: "0 10 * * *", type: "report" });

@@ -119,6 +119,16 @@ describe("inbox in PostgreSQL", { skip: url === undefined && process.env["CI"] !
     assert.ok((await effects()).includes("whole"));
   });
 
+  test("work that goes on after a failed statement is no success", async () => {
+    const careless = inbox.once(pool, "k5", async (client: pg.PoolClient) => {
+      await insert("careless")(client);
+      await client.query("SELECT 1 / 0").catch(() => undefined);
+    }, options);
+    await assert.rejects(careless, /rolled the work back/);
+    assert.ok(!(await effects()).includes("careless"));
+    assert.equal((await inbox.once(pool, "k5", insert("careful"), options)).skipped, false);
+  });
+
   test("the caller's own transaction decides", async () => {
     const client = await pool.connect();
     await client.query("BEGIN");

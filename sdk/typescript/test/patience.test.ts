@@ -44,6 +44,19 @@ describe("patience", () => {
     await server.close();
   });
 
+  test("a key that is made up for a schedule's creation is the call's, not the schedule's", async (t) => {
+    const server = await stub((_, before) => (before === 0 ? "drop" : { status: 201, body: {} }));
+    t.after(() => server.close());
+    const { schedules } = new Client({ url: server.url });
+    await schedules.create({ every: "1m" });
+    await schedules.create({ every: "1m", idempotencyKey: "mine" });
+    const [first, again, own] = server.asked;
+    assert.ok(first?.key);
+    assert.equal(again?.key, first.key);
+    assert.deepEqual(again.body, { every: "1m" });
+    assert.deepEqual([own?.key, own?.body], [undefined, { every: "1m", idempotency_key: "mine" }]);
+  });
+
   test("what a busy server turns away of a batch is sent again, alone and under its key", async () => {
     const error = { type: "x", title: "busy", status: 503, detail: "try again", code: "overloaded" };
     const server = await stub((_, before) => ({

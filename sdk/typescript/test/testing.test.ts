@@ -29,6 +29,22 @@ test("each way to end is told as it would be reported", async () => {
   assert.deepEqual(lost, { status: "lost", reason, progress: [] });
 });
 
+test("progress that is no JSON is refused as with a server", async () => {
+  const ran = await runHandler(async (_, { progress }) => {
+    for (const bad of [1n, undefined]) await assert.rejects(progress(bad), TypeError);
+    await progress(null);
+  }, { payload: null });
+  assert.deepEqual(ran, { status: "succeeded", result: null, progress: [null] });
+});
+
+test("a handler that does not heed its signal leaves no timer behind", async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+  const before = timers();
+  const signal = AbortSignal.abort(new Cancelled());
+  await runHandler(() => new Promise(() => undefined), { payload: null, timeout: "1h" }, { signal });
+  assert.equal(timers(), before);
+});
+
 test("a worker's handlers can be run, with their checks", async () => {
   const number = (payload: unknown) => {
     if (typeof payload !== "number") throw new TypeError("not a number");

@@ -178,7 +178,7 @@ describe("worker", () => {
     const { submit, stop } = start({}, (worker) =>
       worker.handler("t", async (_, { progress }) => {
         await assert.rejects(progress("x".repeat(10_000)), InvalidRequestError);
-        await assert.rejects(progress(1n), TypeError);
+        for (const bad of [1n, undefined]) await assert.rejects(progress(bad), TypeError);
         await progress("fine");
         return "done";
       }),
