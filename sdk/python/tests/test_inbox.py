@@ -162,6 +162,101 @@ async def test_in_a_transaction_of_the_callers_the_key_counts_when_it_commits(ta
     await connection.close()
 
 
+async def until_ended(task: asyncio.Task[Any]) -> BaseException | None:
+    """The exception a task ended with."""
+    [ended] = await asyncio.gather(task, return_exceptions=True)
+    return ended if isinstance(ended, BaseException) else None
+
+
+CHECKED_AT_THE_END = (
+    "PRAGMA foreign_keys = ON",
+    "CREATE TABLE parents (id int PRIMARY KEY)",
+    "CREATE TABLE children (parent int REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)",
+)
+
+
+@pytest.mark.parametrize("open_connection", ["sqlite3", "aiosqlite"], indirect=True)
+async def test_work_whose_commit_is_refused_is_not_done(open_connection: Open, table: Inbox) -> None:
+    async with open_connection() as connection:
+        await table.create_table(connection)
+
+        async def execute(statement: str) -> None:
+            result = connection.execute(statement)
+            if not isinstance(connection, sqlite3.Connection):
+                await result
+
+        async def work(parent: int) -> bool:
+            async with table.once(connection, "k") as first:
+                await execute(f"INSERT INTO children VALUES ({parent})")
+            return first
+
+        for statement in CHECKED_AT_THE_END:
+            await execute(statement)
+        with pytest.raises(sqlite3.IntegrityError):
+            await work(7)
+        assert not connection.in_transaction
+        await execute("INSERT INTO parents VALUES (7)")
+        assert await work(7)
+        assert await one_value(connection, "SELECT count(*) FROM children") == 1
+
+
+def test_work_whose_commit_is_refused_is_not_done_in_plain_blocks(tmp_path: Path, table: Inbox) -> None:
+    connection = sqlite3.connect(tmp_path / "db")
+    table.create_table_sync(connection)
+    for statement in CHECKED_AT_THE_END:
+        connection.execute(statement)
+
+    def work() -> bool:
+        with table.once(connection, "k") as first:
+            connection.execute("INSERT INTO children VALUES (7)")
+        return first
+
+    with pytest.raises(sqlite3.IntegrityError):
+        work()
+    assert not connection.in_transaction
+    connection.execute("INSERT INTO parents VALUES (7)")
+    connection.commit()
+    assert work()
+    connection.close()
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("word", ["BEGIN IMMEDIATE", "COMMIT", "INSERT", "ROLLBACK"])
+async def test_a_task_that_is_cancelled_leaves_no_transaction_open(
+    tmp_path: Path, table: Inbox, word: str, in_transaction: bool
+) -> None:
+    """Cancelled while the connection's thread is at a statement, which goes on all the same."""
+    if in_transaction:
+        word = {"BEGIN IMMEDIATE": "SAVEPOINT", "COMMIT": "RELEASE", "ROLLBACK": "ROLLBACK TO"}.get(word, word)
+    loop, reached, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def hold(statement: str) -> None:
+        if statement.startswith(word) and not reached.is_set():
+            loop.call_soon_threadsafe(reached.set)
+            go_on.wait(60)
+
+    async with aiosqlite.connect(tmp_path / "db", isolation_level=None) as connection:
+        await table.create_table(connection)
+        if in_transaction:
+            await connection.execute("BEGIN")
+        await connection.set_trace_callback(hold)
+
+        async def work() -> None:
+            async with table.once(connection, "k"):
+                if word.startswith("ROLLBACK"):
+                    raise RuntimeError("half done")
+
+        task = asyncio.create_task(work())
+        await asyncio.wait_for(reached.wait(), 60)
+        task.cancel()
+        go_on.set()
+        assert isinstance(await until_ended(task), asyncio.CancelledError)
+        assert connection.in_transaction == in_transaction
+        kept = word in ("COMMIT", "RELEASE")
+        async with table.once(connection, "k") as first:
+            assert first != kept
+
+
 def test_plain_connections_have_plain_blocks(tmp_path: Path, table: Inbox) -> None:
     connection = sqlite3.connect(tmp_path / "db")
     table.create_table_sync(connection)

@@ -99,6 +99,7 @@ class HeldAttempt:
         self._progress_came = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._interrupted: str | None = None
+        self._cut_short = False
         self._task: asyncio.Future[Any] | None = None
         self._is_async = True
         self.stuck_thread = False
@@ -159,7 +160,7 @@ class HeldAttempt:
 
     async def _is_held(self) -> bool:
         """Whether the job is still this worker's. Where that is not sure, waits for the server to say so."""
-        while not self.context.cancelled.is_set() and monotonic() > self._sure_until:
+        while not self.context.is_called_off and monotonic() > self._sure_until:
             if self._beating is None or self._beating.done():
                 return False
             self._heard.clear()
@@ -171,7 +172,7 @@ class HeldAttempt:
             finally:
                 heard.cancel()
                 called_off.cancel()
-        return not self.context.cancelled.is_set()
+        return not self.context.is_called_off
 
     async def run(self, handler: Handler | None) -> None:
         """Runs the handler and tells what came of it. Never raises for what the handler does."""
@@ -189,7 +190,9 @@ class HeldAttempt:
             if self.stuck_thread:
                 _LOG.warning("%s still runs in its thread; its lease is left to run out", self.job.id)
                 return
-            outcome = HANDED_BACK
+            # Work that was done all the same is not to be done again. One that knew of its end may have left some.
+            if outcome.status != "succeeded" or self._cut_short or self.context.has_noticed:
+                outcome = HANDED_BACK
         await self.tell(outcome)
         await self._wait_for_thread()
 
@@ -226,11 +229,15 @@ class HeldAttempt:
             log.error("the outcome %r could not be told; the job will be run again: %s", outcome.status, error)
 
     def interrupt(self, why: str) -> None:
-        """Ends the handler because the worker stops; the job is handed back."""
+        """Ends the handler because the worker stops; the job is handed back.
+
+        A thread cannot be ended. What it returns within the grace without having asked whether it is cancelled is the
+        outcome; what an async handler makes of being interrupted is not.
+        """
         self._interrupted = why
         self.context.call_off(why)
         if self._task is not None and self._is_async:
-            self._task.cancel()
+            self._cut_short = self._task.cancel()
 
     async def find_outcome(self, handler: Handler) -> Outcome:
         """Runs the handler under its time limit."""
@@ -243,7 +250,7 @@ class HeldAttempt:
         called_off = asyncio.create_task(context.cancelled.wait())
         try:
             await asyncio.wait({task, called_off}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            timed_out = not task.done() and not context.cancelled.is_set()
+            timed_out = not task.done() and not context.is_called_off
             if timed_out:
                 context.call_off(f"the time limit of {limit_s:g} s has passed")
             elif not task.done():

@@ -65,6 +65,19 @@ class _JobLog(_Adapter):
         }
 
 
+class _Notice(asyncio.Event):
+    """Knows whether somebody has looked and seen that it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_seen = False
+
+    def is_set(self) -> bool:
+        is_set = super().is_set()
+        self.was_seen = self.was_seen or is_set
+        return is_set
+
+
 class Context:
     """The job a handler runs. All facts are read-only."""
 
@@ -73,7 +86,7 @@ class Context:
         """Everything the server said of the job."""
         self.worker = worker
         """The name of the worker that runs it."""
-        self.cancelled = asyncio.Event()
+        self.cancelled: asyncio.Event = _Notice()
         """Set when the attempt is over before the handler is: the job was cancelled or given to another worker, the
         time limit has passed, or the worker is stopping. `is_set()` may be asked from any thread."""
         self.why_cancelled: str | None = None
@@ -194,6 +207,16 @@ class Context:
 
     def call_off(self, why: str) -> None:
         """Tells the handler that its attempt is over; for the worker and for tests."""
-        if not self.cancelled.is_set():
+        if not self.is_called_off:
             self.why_cancelled = why
             self.cancelled.set()
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether the attempt is over; asked by the worker, this is no look of the handler's."""
+        return self.why_cancelled is not None
+
+    @property
+    def has_noticed(self) -> bool:
+        """Whether the handler has asked and heard that its attempt is over: what it returns may be half of its work."""
+        return isinstance(self.cancelled, _Notice) and self.cancelled.was_seen

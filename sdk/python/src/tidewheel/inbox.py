@@ -27,6 +27,7 @@ schedule for example.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -222,11 +223,20 @@ class _SyncDoor:
         self.connection.execute(begin)
         try:
             yield
+            # Refused, for a constraint that is checked at the end for example, it leaves the transaction open.
+            self.connection.execute(commit)
         except BaseException:
-            for word in roll_back:
-                self.connection.execute(word)
+            self._roll_back(roll_back)
             raise
-        self.connection.execute(commit)
+
+    def _roll_back(self, words: tuple[str, ...]) -> None:
+        try:
+            for word in words:
+                self.connection.execute(word)
+        except sqlite3.Error:
+            # Some errors, such as that of a full disk, have rolled back already.
+            if self.connection.in_transaction:
+                raise
 
 
 class _Door:
@@ -253,22 +263,79 @@ class _Door:
         return int(cursor.rowcount)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        if self.is_sqlite:
-            return self._sqlite_transaction()
+        if self.kind == "sqlite3":
+            return _as_async(_SyncDoor(self.connection, is_sqlite=True).transaction())
+        if self.kind == "aiosqlite":
+            return self._aiosqlite_transaction()
         transaction: AbstractAsyncContextManager[None] = self.connection.transaction()
         return transaction
 
     @asynccontextmanager
-    async def _sqlite_transaction(self) -> AsyncIterator[None]:
+    async def _aiosqlite_transaction(self) -> AsyncIterator[None]:
         begin, commit, roll_back = _sqlite_words(self.connection.in_transaction)
-        await self.execute(begin)
+        began = await self._see_through(begin)
+        if began.cancel is not None and began.failure is None:
+            await self._roll_back(roll_back)
+        began.raise_if_not_well()
         try:
             yield
         except BaseException:
-            for word in roll_back:
-                await self.execute(word)
+            await self._roll_back(roll_back)
             raise
-        await self.execute(commit)
+        committed = await self._see_through(commit)
+        if committed.failure is not None:
+            await self._roll_back(roll_back)
+        committed.raise_if_not_well()
+
+    async def _roll_back(self, words: tuple[str, ...]) -> None:
+        cancel: asyncio.CancelledError | None = None
+        for word in words:
+            end = await self._see_through(word)
+            cancel = cancel or end.cancel
+            if end.failure is not None:
+                # Some errors, such as that of a full disk, have rolled back already.
+                if self.connection.in_transaction:
+                    raise end.failure
+                break
+        if cancel is not None:
+            raise cancel
+
+    async def _see_through(self, statement: str) -> _End:
+        """Executes a statement and waits for its end, also when cancelled meanwhile.
+
+        The connection's thread goes on with it all the same: left alone, it would begin a transaction nobody ends.
+        """
+        running = asyncio.ensure_future(self.execute(statement))
+        cancel: asyncio.CancelledError | None = None
+        while not running.done():
+            try:
+                await asyncio.wait({running})
+            except asyncio.CancelledError as error:
+                cancel = error
+        if running.cancelled():  # with all tasks of a loop that ends
+            return _End(None, cancel or asyncio.CancelledError())
+        return _End(running.exception(), cancel)
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a statement ended that was seen through."""
+
+    failure: BaseException | None
+    cancel: asyncio.CancelledError | None
+    """The task was cancelled meanwhile."""
+
+    def raise_if_not_well(self) -> None:
+        if self.cancel is not None:
+            raise self.cancel
+        if self.failure is not None:
+            raise self.failure
+
+
+@asynccontextmanager
+async def _as_async(transaction: AbstractContextManager[None]) -> AsyncIterator[None]:
+    with transaction:
+        yield
 
 
 def _sqlite_words(in_transaction: bool) -> tuple[str, str, tuple[str, ...]]:

@@ -250,7 +250,10 @@ class _Crew:
         _LOG.info("handing back %d jobs that have not started", len(jobs))
         # A server that is gone must not hold the worker up: then the leases tell.
         telling = {asyncio.create_task(held.tell(HANDED_BACK)) for held in jobs}
-        _, untold = await asyncio.wait(telling, timeout=max(deadline_s, limits.CANCEL_GRACE_S))
+        untold = await self._wait(telling, monotonic() + max(deadline_s, limits.CANCEL_GRACE_S))
+        if untold and self.hurry.is_set():
+            # One that is there hears it in a moment.
+            _, untold = await asyncio.wait(untold, timeout=limits.CANCEL_GRACE_S)
         for task in untold:
             task.cancel()
         await asyncio.gather(*untold, return_exceptions=True)
@@ -261,22 +264,32 @@ class _Crew:
         """Hands back what has not started, and waits for what runs; at the deadline, interrupts it."""
         waiting = list(self._line)
         self._line.clear()
-        await self.hand_back(waiting, deadline_s)
+        # Beside what runs, whose time is not to grow with that of a server that does not answer.
+        await asyncio.gather(self.hand_back(waiting, deadline_s), self._end_running(deadline_s))
+
+    async def _end_running(self, deadline_s: float) -> None:
         if not self._running:
             return
         _LOG.info("waiting up to %g s for %d jobs that run", deadline_s, len(self._running))
-        hurry = asyncio.create_task(self.hurry.wait())
-        end = monotonic() + deadline_s
-        while self._running and not self.hurry.is_set() and monotonic() < end:
-            tasks = {hurry, *self._running.values()}
-            await asyncio.wait(tasks, timeout=end - monotonic(), return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        await self._wait(set(self._running.values()), monotonic() + deadline_s)
         late = list(self._running.items())
         for held, _ in late:
             _LOG.warning("%s is interrupted and handed back: the worker stops", held.job.id)
             held.interrupt("the worker stops")
         if late:
             await asyncio.wait({task for _, task in late}, timeout=2 * limits.CANCEL_GRACE_S)
+
+    async def _wait(self, tasks: set[asyncio.Task[None]], end: float) -> set[asyncio.Task[None]]:
+        """Waits for all of them, until a time or until the worker is to stop at once; those that have not ended."""
+        hurry = asyncio.create_task(self.hurry.wait())
+        left = tasks
+        try:
+            while left and not self.hurry.is_set() and (rest_s := end - monotonic()) > 0:
+                await asyncio.wait({hurry, *left}, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
+                left = {task for task in left if not task.done()}
+        finally:
+            hurry.cancel()
+        return left
 
     async def abandon(self) -> None:
         """Leaves whatever is left to its lease; after a failure, or a handler that does not end."""
