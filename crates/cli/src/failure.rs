@@ -1,4 +1,4 @@
-//! What went wrong, in words and as an exit code: 1 refused, 2 wrong usage, 3 server unreachable.
+//! What went wrong, in words and as an exit code: 1 refused, 2 wrong usage, 3 server or database unreachable.
 
 use std::io;
 use std::process::ExitCode;
@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Call(Error),
     /// It cannot be done, for this reason.
     Refused(String),
+    /// A server or database that was named gives no answer, for this reason.
+    Unreachable(String),
     /// The command line or the configuration is wrong.
     Usage(String),
     /// The server could not start, or stopped for a fault.
@@ -52,9 +54,8 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Call(Error::Setup(_)) | Self::Usage(_) => EXIT_USAGE,
-            Self::Call(Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. }) => {
-                EXIT_UNREACHABLE
-            }
+            Self::Call(Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. })
+            | Self::Unreachable(_) => EXIT_UNREACHABLE,
             // `tidewheel job list | head` is no failure.
             Self::Output(fault) if fault.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Call(Error::Refused(_) | Error::Unexpected { .. })
@@ -68,7 +69,7 @@ impl Failure {
     fn text(&self) -> Option<String> {
         match self {
             Self::Call(error) => Some(call_text(error)),
-            Self::Refused(text) | Self::Usage(text) => Some(text.clone()),
+            Self::Refused(text) | Self::Unreachable(text) | Self::Usage(text) => Some(text.clone()),
             Self::Server(error) => Some(format!("{error:#}")),
             Self::Output(fault) if fault.kind() == io::ErrorKind::BrokenPipe => None,
             Self::Output(fault) => Some(format!("the output cannot be written: {fault}")),
@@ -149,6 +150,7 @@ mod tests {
         assert_eq!(Failure::Call(refused()).code(), 1);
         assert_eq!(Failure::Call(Error::Setup(String::new())).code(), 2);
         assert_eq!(Failure::Call(Error::Unreachable { url, cause }).code(), 3);
+        assert_eq!(Failure::Unreachable(String::new()).code(), 3);
         assert_eq!(Failure::Output(io::ErrorKind::BrokenPipe.into()).code(), 0);
         assert_eq!(Failure::Output(io::ErrorKind::StorageFull.into()).code(), 1);
     }

@@ -76,9 +76,7 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         Verb::Migrate(args) => runtime(Builder::new_current_thread())?.block_on(migrate::run(args, out)),
         Verb::Bench(args) => {
             let (url, format) = (cli.globals.url, cli.globals.output);
-            runtime(Builder::new_multi_thread())?
-                .block_on(bench::run(args, url, format))
-                .map_err(Failure::Server)
+            runtime(Builder::new_multi_thread())?.block_on(bench::run(args, url, format))
         }
         Verb::BenchWorker(args) => {
             let url = cli.globals.url.unwrap_or_default();

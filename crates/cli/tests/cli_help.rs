@@ -162,6 +162,19 @@ fn wrong_usage_ends_with_two_and_names_the_slip() {
 }
 
 #[test]
+fn whom_nobody_can_reach_ends_with_three() {
+    for line in [
+        "job list --url http://127.0.0.1:1",
+        "migrate --store postgres://u@127.0.0.1:1/db",
+        "bench --url http://127.0.0.1:1",
+        "bench --store postgres://u@127.0.0.1:1/db",
+    ] {
+        let (code, stdout, stderr) = tidewheel(line);
+        assert_eq!((code, stdout.as_str()), (Some(3), ""), "{line}: {stderr}");
+    }
+}
+
+#[test]
 fn serve_tells_everything_that_is_wrong_at_once() {
     let (code, _, stderr) = tidewheel("serve --listen x --drain y --push-per-host z --log-format w");
     assert_eq!(code, Some(2));

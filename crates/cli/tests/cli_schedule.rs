@@ -333,6 +333,10 @@ fn a_crontab_is_imported_once_and_changed_by_its_commands() {
         (&json!("Europe/Berlin"), &json!("commands"))
     );
     assert_eq!(schedules[1]["timezone"], "America/New_York");
+    assert!(
+        schedules.iter().all(|schedule| schedule["timeout"] == "1d"),
+        "cron has no bound: {schedules:#?}"
+    );
     // Another time for a command is a change of its schedule.
     let (code, actions) = import(&[], &CRONTAB.replace("0 1 *", "0 2 *"));
     assert_eq!((code, actions), (Some(0), vec!["changed".to_owned(), "unchanged".to_owned()]));
@@ -360,4 +364,5 @@ fn what_a_crontab_loses_is_told_line_by_line_and_ends_with_one() {
     let (name, schedule) = kept.iter().next().unwrap();
     assert!(name.starts_with("ours-backup-"), "{name}");
     assert_eq!(schedule["target"]["url"], format!("https://runner/{name}"));
+    assert!(schedule.get("timeout").is_none(), "a push has the usual one: {schedule:#}");
 }

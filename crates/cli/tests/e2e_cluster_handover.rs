@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use harness::cluster::{Cluster, SHARDS, call, submit_once};
 use harness::postgres::Postgres;
 use harness::target::{Target, answer};
-use harness::{Server, signal, until};
+use harness::{Server, signal, until, until_served};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidewheel_core::limits::{SHARD_LEASE_MS, SHARD_RENEW_MS};
@@ -29,6 +29,9 @@ const TENANTS: usize = 40;
 /// takes time.
 const BEFORE_ANY_LEASE_IS_OVER: Duration =
     Duration::from_millis((SHARD_LEASE_MS - SHARD_RENEW_MS).unsigned_abs() - 2_000);
+/// Hand-overs that are tried, and how many if none of them was quick.
+const ROUNDS: usize = 3;
+const ROUNDS_MAX: usize = 8;
 /// How often a node looks for jobs of its shards that it was not told of.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -37,11 +40,18 @@ fn nodes(server: &Server) -> Vec<Value> {
     server.get("/v1/cluster")["nodes"].as_array().unwrap().clone()
 }
 
-/// Tenants whose jobs `owner` serves, as `server` sees it.
+/// Tenants whose jobs `owner` serves, as `server` sees it. There are none while the database is slow, or when the owner's leases
+/// have run out; both pass.
 fn tenants_of(owner: &Server, server: &Server) -> Vec<String> {
+    until("the tenants of a node", || {
+        Some(tenants_of_now(owner, server)).filter(|tenants| !tenants.is_empty())
+    })
+}
+
+fn tenants_of_now(owner: &Server, server: &Server) -> Vec<String> {
     let (nodes, address) = (nodes(server), owner.url());
-    let node = nodes.iter().find(|node| node["address"] == address).unwrap_or_else(|| panic!("{nodes:#?}"));
-    let leases = node["leases"].as_array().unwrap();
+    let of_owner = nodes.iter().find(|node| node["address"] == address);
+    let leases = of_owner.map(|node| node["leases"].as_array().unwrap().as_slice()).unwrap_or_default();
     let is_theirs = |name: &String| {
         let shard = u64::from(Shard::of(&Tenant::new(name).unwrap(), SHARDS).0);
         let has = |lease: &Value| {
@@ -49,10 +59,7 @@ fn tenants_of(owner: &Server, server: &Server) -> Vec<String> {
         };
         leases.iter().any(has)
     };
-    let tenants: Vec<String> =
-        (0..TENANTS).map(|number| format!("tenant-{number}")).filter(is_theirs).collect();
-    assert!(!tenants.is_empty(), "{nodes:#?}");
-    tenants
+    (0..TENANTS).map(|number| format!("tenant-{number}")).filter(is_theirs).collect()
 }
 
 fn submit(server: &Server, tenant: &str, target: &Target) -> String {
@@ -73,7 +80,10 @@ fn a_node_that_is_stopped_hands_its_shards_over_before_any_lease_is_over() {
     let start = || Server::start_with(data.path(), &["--store", &postgres.url(), "--drain", "2m"]);
     let staying = start();
     let mut hand_overs: Vec<Duration> = Vec::new();
-    for round in 1..=3 {
+    let is_quick = |took: &Duration| *took < BEFORE_ANY_LEASE_IS_OVER;
+    // Leases that had to end by themselves would take longer in every round; a machine that is busy or stands still does so in
+    // some.
+    while hand_overs.len() < ROUNDS || (hand_overs.len() < ROUNDS_MAX && !hand_overs.iter().any(is_quick)) {
         let leaving = start();
         until("the shards to be shared out", || {
             let nodes = nodes(&staying);
@@ -83,7 +93,7 @@ fn a_node_that_is_stopped_hands_its_shards_over_before_any_lease_is_over() {
         });
         let tenant = tenants_of(&leaving, &staying).remove(0);
         let id = submit(&leaving, &tenant, &target);
-        target.until_hits(round);
+        target.until_hits(hand_overs.len() + 1);
 
         let stopped = Instant::now();
         signal(leaving.pid(), "TERM");
@@ -95,7 +105,10 @@ fn a_node_that_is_stopped_hands_its_shards_over_before_any_lease_is_over() {
         hand_overs.push(took);
 
         // What it delivers is not waited for, and ends.
-        let job = || call(staying.address, &tenant, "GET", &format!("/v1/jobs/{id}"), &json!({})).json();
+        let job = || {
+            let path = format!("/v1/jobs/{id}");
+            until_served(&path, || call(staying.address, &tenant, "GET", &path, &json!({}))).json()
+        };
         assert_eq!(job()["state"], "running", "{}", job());
         release.send(()).unwrap();
         let (code, log) = leaving.terminate();
@@ -103,9 +116,8 @@ fn a_node_that_is_stopped_hands_its_shards_over_before_any_lease_is_over() {
         let ended = until("the attempt to end", || Some(job()).filter(|job| job["state"] == "succeeded"));
         assert_eq!(ended["attempt"], 1, "{ended}");
     }
-    assert_eq!(target.count(), 3, "nobody died, so nothing runs twice");
-    // Leases that had to end by themselves would take longer in every round; a busy machine does so in some.
-    assert!(hand_overs.iter().any(|took| *took < BEFORE_ANY_LEASE_IS_OVER), "{hand_overs:?}");
+    assert_eq!(target.count(), hand_overs.len(), "nobody died, so nothing runs twice");
+    assert!(hand_overs.iter().any(is_quick), "{hand_overs:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use harness::cluster::submit_once;
 use harness::postgres::Postgres;
+use harness::pulse::Pulse;
 use harness::{Answer, Server, TIDEWHEEL, request, until, until_served};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,6 +28,8 @@ const TENANTS: usize = 40;
 struct Cluster {
     near: Server,
     far: Server,
+    /// A worker that stands still is taken for dead, and what it had runs again.
+    pulse: Pulse,
     _data: TempDir,
     _postgres: Postgres,
 }
@@ -35,6 +38,7 @@ impl Cluster {
     fn start() -> Self {
         let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
         let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
+        let pulse = Pulse::watch();
         let (near, far) = (start(), start());
         until("the shards to be shared out", || {
             let cluster = near.get("/v1/cluster");
@@ -43,15 +47,22 @@ impl Cluster {
                 |node: &Value| node["shards"] == u64::from(SHARDS / 2) && node["state"] == "serving";
             (nodes.len() == 2 && nodes.iter().all(is_half)).then_some(())
         });
-        Self { near, far, _data: data, _postgres: postgres }
+        Self { near, far, pulse, _data: data, _postgres: postgres }
     }
 
-    /// Tenants whose jobs the far node serves.
+    /// Tenants whose jobs the far node serves, while each serves some.
     fn far_tenants(&self) -> Vec<String> {
+        until("each node to serve some tenants", || {
+            self.far_tenants_now().filter(|tenants| !tenants.is_empty() && tenants.len() < TENANTS)
+        })
+    }
+
+    /// None while the database is slow.
+    fn far_tenants_now(&self) -> Option<Vec<String>> {
         let cluster = self.near.get("/v1/cluster");
         let address = self.far.url();
         let nodes = cluster["nodes"].as_array().unwrap();
-        let far = nodes.iter().find(|node| node["address"] == address).unwrap_or_else(|| panic!("{cluster}"));
+        let far = nodes.iter().find(|node| node["address"] == address)?;
         let leases = far["leases"].as_array().unwrap();
         let is_far = |name: &String| {
             let shard = u64::from(Shard::of(&Tenant::new(name).unwrap(), SHARDS).0);
@@ -60,9 +71,7 @@ impl Cluster {
                     && shard <= lease["last_shard"].as_u64().unwrap()
             })
         };
-        let tenants: Vec<String> = (0..TENANTS).map(tenant).filter(is_far).collect();
-        assert!(!tenants.is_empty() && tenants.len() < TENANTS, "{tenants:?}");
-        tenants
+        Some((0..TENANTS).map(tenant).filter(is_far).collect())
     }
 }
 
@@ -95,14 +104,14 @@ fn until_succeeded(server: &Server, tenant: &str, id: &str) -> Value {
     })
 }
 
-fn until_succeeded_at_once(server: &Server, jobs: &[(String, String)]) {
+fn until_succeeded_at_once(server: &Server, jobs: &[(String, String)], pulse: &Pulse) {
     for (tenant, id) in jobs {
         until_succeeded(server, tenant, id);
         let attempts = get(server, tenant, &format!("/v1/jobs/{id}/attempts"));
         // What a worker hands back before it starts counts as an attempt, too.
         let (_, earlier) = attempts["items"].as_array().unwrap().split_last().unwrap();
         let are_unstarted = earlier.iter().all(|attempt| attempt["state"] == "released");
-        assert!(are_unstarted, "nobody died, so nothing runs twice: {attempts}");
+        assert!(are_unstarted || !pulse.is_calm(), "nobody died, so nothing runs twice: {attempts}");
     }
 }
 
@@ -155,13 +164,13 @@ impl Hand {
         }
     }
 
-    /// Ends it; gives the jobs it started, in that order, none of them twice.
-    fn drain(self) -> Vec<String> {
+    /// Ends it; gives the jobs it started, in that order, none of them twice unless it may have been taken for dead.
+    fn drain(self, pulse: &Pulse) -> Vec<String> {
         self.stopper.drain();
         self.runtime.block_on(self.working).unwrap();
         let started = self.started.lock().unwrap().clone();
         let distinct: BTreeSet<&String> = started.iter().collect();
-        assert_eq!(distinct.len(), started.len(), "{started:?}");
+        assert!(distinct.len() == started.len() || !pulse.is_calm(), "{started:?}");
         started
     }
 }
@@ -177,7 +186,7 @@ fn one_worker_at_one_node_runs_the_jobs_of_all() {
             (tenant, id)
         })
         .collect();
-    until_succeeded_at_once(&cluster.near, &jobs);
+    until_succeeded_at_once(&cluster.near, &jobs, &cluster.pulse);
     let workers = cluster.far.get("/v1/workers");
     assert_eq!(workers["items"], json!([]), "a node is not listed as a worker");
     // How long a job takes to a worker at another node, one at a time.
@@ -186,14 +195,15 @@ fn one_worker_at_one_node_runs_the_jobs_of_all() {
     for tenant in tenants.iter().cycle().take(50) {
         let id = submit(&cluster.far, tenant);
         worker.until_started([id.clone()]);
-        until_succeeded_at_once(&cluster.far, &[(tenant.clone(), id.clone())]);
+        until_succeeded_at_once(&cluster.far, &[(tenant.clone(), id.clone())], &cluster.pulse);
         let job = until_succeeded(&cluster.far, tenant, &id);
         let at = |name: &str| job[name].as_str().unwrap().parse::<tidewheel_core::time::Timestamp>().unwrap();
         waits_ms.push(at("finished_at").since_ms(at("created_at")));
     }
     waits_ms.sort_unstable();
     println!("stored to finished at another node: median {} ms, longest {} ms", waits_ms[25], waits_ms[49]);
-    assert_eq!(worker.drain().len(), jobs.len() + waits_ms.len());
+    let started = worker.drain(&cluster.pulse).len();
+    assert!(started == jobs.len() + waits_ms.len() || !cluster.pulse.is_calm(), "{started}");
 }
 
 #[test]
@@ -209,15 +219,18 @@ fn taking_over_http_at_one_node_takes_the_jobs_of_all() {
         .collect();
     for (tenant, id) in &jobs {
         let wish = json!({"worker": "w", "max": 3, "wait": "20s"});
-        let taken = call(&cluster.near, tenant, "POST", "/v1/queues/q/take", &wish);
-        assert_eq!(taken.status, 200, "{}", taken.text());
-        let taken = taken.json()["jobs"].clone();
+        let taken = until("the job to be handed out", || {
+            let taken = call(&cluster.near, tenant, "POST", "/v1/queues/q/take", &wish);
+            assert!(matches!(taken.status, 200 | 503), "{}", taken.text());
+            Some(taken.json()["jobs"].clone()).filter(|jobs| jobs[0].is_object())
+        });
         assert_eq!((taken.as_array().unwrap().len(), &taken[0]["id"]), (1, &json!(id)), "{taken}");
         let outcome = json!({"token": taken[0]["token"], "status": "succeeded"});
-        let ended = call(&cluster.near, tenant, "POST", &format!("/v1/jobs/{id}/outcome"), &outcome);
+        let path = format!("/v1/jobs/{id}/outcome");
+        let ended = until_served(&path, || call(&cluster.near, tenant, "POST", &path, &outcome));
         assert_eq!(ended.status, 200, "{}", ended.text());
     }
-    until_succeeded_at_once(&cluster.far, &jobs);
+    until_succeeded_at_once(&cluster.far, &jobs, &cluster.pulse);
 }
 
 #[test]
@@ -230,7 +243,8 @@ fn a_cancel_reaches_the_worker_and_the_death_of_the_owner_loses_no_outcome() {
     worker.until_started(cancelled.iter().map(|(_, id)| id.clone()));
     // Whichever node is asked.
     for ((tenant, id), server) in cancelled.iter().zip([&cluster.near, &cluster.far]) {
-        let answer = call(server, tenant, "POST", &format!("/v1/jobs/{id}/cancel"), &json!({}));
+        let path = format!("/v1/jobs/{id}/cancel");
+        let answer = until_served(&path, || call(server, tenant, "POST", &path, &json!({})));
         assert_eq!(answer.status, 200, "{}", answer.text());
         until("the worker to hear of the cancel", || {
             worker.stopped.lock().unwrap().contains(&(id.clone(), Stop::Cancelled)).then_some(())
@@ -240,15 +254,15 @@ fn a_cancel_reaches_the_worker_and_the_death_of_the_owner_loses_no_outcome() {
     let jobs: Vec<(String, String)> =
         tenants.iter().map(|tenant| (tenant.clone(), submit(&cluster.far, tenant))).collect();
     worker.until_started(jobs.iter().map(|(_, id)| id.clone()));
-    let Cluster { near, far, _data, _postgres } = cluster;
+    let Cluster { near, far, pulse, _data, _postgres } = cluster;
     far.kill();
     worker.may_end.send_replace(true);
-    until_succeeded_at_once(&near, &jobs);
+    until_succeeded_at_once(&near, &jobs, &pulse);
     // What comes later runs once the near node serves their shards.
     let later: Vec<(String, String)> =
         tenants.iter().map(|tenant| (tenant.clone(), submit(&near, tenant))).collect();
-    until_succeeded_at_once(&near, &later);
-    worker.drain();
+    until_succeeded_at_once(&near, &later, &pulse);
+    worker.drain(&pulse);
 }
 
 #[test]
@@ -267,7 +281,7 @@ fn what_a_dead_worker_or_its_dead_node_had_is_run_by_others() {
     let second = connect(&cluster.near, false);
     second.until_started(ids());
     // Nobody is left to miss it but whoever serves the jobs.
-    let Cluster { near, far, _data, _postgres } = cluster;
+    let Cluster { near, far, pulse, _data, _postgres } = cluster;
     near.kill();
     drop(second);
     let third = connect(&far, true);
@@ -276,7 +290,7 @@ fn what_a_dead_worker_or_its_dead_node_had_is_run_by_others() {
         // More if one was handed back before it started.
         assert!(job["attempt"].as_u64().unwrap() >= 3, "{job}");
     }
-    third.drain();
+    third.drain(&pulse);
 }
 
 #[test]
@@ -286,20 +300,24 @@ fn a_node_that_is_stopped_amid_handing_on_leaves_nothing_behind() {
     let tenants = cluster.far_tenants();
     let mut jobs: Vec<(String, String)> = Vec::new();
     for tenant in &tenants {
-        let batch = json!(vec![json!({"type": "t", "queue": "q"}); 40]);
-        let answer = call(&cluster.far, tenant, "POST", "/v1/jobs/batch", &batch);
+        let batch = json!(vec![json!({"type": "t", "queue": "q"}); 40]).to_string();
+        let headers = [("tidewheel-tenant", tenant.as_str()), ("idempotency-key", "batch")];
+        let answer = until_served("a batch to be taken", || {
+            request(cluster.far.address, "POST", "/v1/jobs/batch", &headers, batch.as_bytes()).unwrap()
+        });
         assert_eq!(answer.status, 201, "{}", answer.text());
         let stored = answer.json()["jobs"].as_array().unwrap().clone();
         jobs.extend(stored.iter().map(|job| (tenant.clone(), job["id"].as_str().unwrap().to_owned())));
     }
     until("some to be started", || (worker.started.lock().unwrap().len() > 20).then_some(()));
-    let Cluster { near, far, _data, _postgres } = cluster;
+    let Cluster { near, far, pulse, _data, _postgres } = cluster;
     let (code, log) = far.terminate();
     assert_eq!(code, Some(0), "{log:#?}");
     for (tenant, id) in &jobs {
         until_succeeded(&near, tenant, id);
     }
-    assert_eq!(worker.drain().len(), jobs.len());
+    let started = worker.drain(&pulse).len();
+    assert!(started == jobs.len() || !pulse.is_calm(), "{started} of {}", jobs.len());
 }
 
 #[test]
@@ -309,15 +327,15 @@ fn a_node_with_enough_of_its_own_leaves_room_for_what_others_serve() {
     let near = (0..TENANTS).map(tenant).find(|tenant| !far.contains(tenant)).unwrap();
     let worker = Hand::connect(&cluster.near, 2, false);
     let own: Vec<(String, String)> = (0..100).map(|_| (near.clone(), submit(&cluster.near, &near))).collect();
-    until("the worker to be busy", || (worker.started.lock().unwrap().len() == 2).then_some(()));
+    until("the worker to be busy", || (worker.started.lock().unwrap().len() >= 2).then_some(()));
     let guest = submit(&cluster.far, &far[0]);
     until("a job to wait for the busy worker", || {
         Some(job(&cluster.far, &far[0], &guest)).filter(|job| job["state"] == "running")
     });
     worker.may_end.send_replace(true);
-    until_succeeded_at_once(&cluster.near, &own);
-    until_succeeded_at_once(&cluster.near, &[(far[0].clone(), guest.clone())]);
-    let started = worker.drain();
+    until_succeeded_at_once(&cluster.near, &own, &cluster.pulse);
+    until_succeeded_at_once(&cluster.near, &[(far[0].clone(), guest.clone())], &cluster.pulse);
+    let started = worker.drain(&cluster.pulse);
     let place = started.iter().position(|id| *id == guest).unwrap();
     assert!(place < 50, "it was number {place}");
 }
@@ -348,5 +366,5 @@ fn a_worker_process_runs_what_another_node_serves() {
         .spawn()
         .unwrap();
     let _process = WorkerProcess(process);
-    until_succeeded_at_once(&cluster.far, &jobs);
+    until_succeeded_at_once(&cluster.far, &jobs, &cluster.pulse);
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use harness::postgres::Postgres;
 use harness::target::Target;
 use harness::wire::Wire;
-use harness::{Answer, Server, TIDEWHEEL, instant, request, until};
+use harness::{Answer, Server, TIDEWHEEL, instant, request, until, until_served};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidewheel_core::names::Tenant;
@@ -152,8 +152,10 @@ fn one_database_away_stops_only_its_own_tenants() {
         until_all_ran(&target, &submit(servers, &target, &sides[there], 0));
         until_all_ran(&target, &others);
         until_all_ran(&target, &later);
-        let list = request(first.address, "GET", "/v1/jobs", &[("tidewheel-tenant", &sides[there][0])], b"");
-        assert_eq!(list.unwrap().status, 200);
+        let list = until_served("a list", || {
+            request(first.address, "GET", "/v1/jobs", &[("tidewheel-tenant", &sides[there][0])], b"").unwrap()
+        });
+        assert_eq!(list.status, 200, "{}", list.text());
         let status = first.cli(&["cluster", "status"]);
         let said = String::from_utf8(status.stderr).unwrap();
         assert!(said.contains(&format!("database {} of 2 is down", away + 1)), "{said}");

@@ -135,3 +135,17 @@ fn a_schema_of_another_program_is_refused() {
     assert_eq!(migrate(&["--to", "0"]).0, Some(0));
     assert_eq!(postgres.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'tidewheel'"), "0");
 }
+
+#[test]
+fn a_call_for_many_is_taken_under_any_key() {
+    let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
+    let server = start(&postgres, &data);
+    let waiting = json!({"type": "t", "queue": "q", "delay": "1h"});
+    let ids: Vec<String> = (0..2).map(|_| server.submit(&waiting)).collect();
+    let body = json!({"ids": ids}).to_string();
+    for key in ["many", "k".repeat(255).as_str()] {
+        let headers = [("idempotency-key", key)];
+        let answer = request(server.address, "POST", "/v1/jobs/cancel", &headers, body.as_bytes()).unwrap();
+        assert_eq!((answer.status, &answer.json()["count"]), (200, &json!(2)), "{}", answer.text());
+    }
+}

@@ -128,6 +128,24 @@ fn a_file_with_a_fault_is_refused_as_a_whole_in_the_words_of_the_server() {
 }
 
 #[test]
+fn a_plan_tells_what_the_minimum_interval_of_the_server_does_not_allow() {
+    let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let server = Server::start(data.path());
+    let text = "schedules:\n  - {name: fine, every: 5m}\n  - {name: too-often, every: 2s}\n";
+    let file = write(&files, "often.yaml", text);
+    for verb in ["plan", "apply"] {
+        let output = server.cli(&["schedule", verb, &file]);
+        assert!(!output.status.success(), "{verb}: {output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            stderr.contains("too-often") && stderr.contains("2s; it must be from 1m"),
+            "{verb}: {stderr}"
+        );
+    }
+    assert_eq!(server.get("/v1/schedules")["items"], json!([]), "nothing was created");
+}
+
+#[test]
 fn a_plan_says_when_a_changed_interval_fires() {
     let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let server = Server::start(data.path());
@@ -272,6 +290,6 @@ fn a_crontab_is_imported_and_its_jobs_reach_a_worker() {
     assert_eq!(server.post(&format!("/v1/schedules/{id}/trigger"), &json!({})).status, 201);
     let taken = server.post("/v1/queues/commands/take", &json!({"worker": "w", "wait": "20s"})).json();
     let job = &taken["jobs"][0];
-    assert_eq!(job["type"], "command", "{taken:#}");
+    assert_eq!((&job["type"], &job["timeout"]), (&json!("command"), &json!("1d")), "{taken:#}");
     assert_eq!(job["payload"], json!({"command": "backup \"$(date +%F)\"", "env": {"SHELL": "/bin/bash"}}));
 }

@@ -23,6 +23,10 @@ const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0
 /// The kind of an HTTP/2 frame that holds settings, which begin every connection.
 const H2_SETTINGS: u8 = 4;
 
+/// What a machine that stands still may spoil is tried so often.
+const ROUNDS: usize = 5;
+const LOOKS: usize = 50;
+
 struct Secret {
     folder: TempDir,
     authority: Authority,
@@ -254,13 +258,19 @@ fn a_client_certificate_may_be_left_to_the_client() {
 #[test]
 fn handshakes_that_do_not_get_on_leave_room_for_others() {
     let secret = Secret::start(|_, _| Vec::new());
-    // More than there is room for; the longest under way give way.
-    let silent: Vec<_> = (0..1_100).map(|_| TcpStream::connect(secret.server.address).unwrap()).collect();
-    assert_eq!(secret.get("/healthz").status, 200);
-    until("the oldest to give way", || {
-        (secret.metric("tidewheel_tls_handshakes_total{outcome=\"crowded_out\"}") >= 76.0).then_some(())
+    // On a machine that stands still they may be over, as any that take too long are, before they are too many.
+    let is_seen = (0..ROUNDS).any(|_| {
+        // More than there is room for; the longest under way give way.
+        let silent: Vec<_> = (0..1_100).map(|_| TcpStream::connect(secret.server.address).unwrap()).collect();
+        let answered = ask(&mut secret.connect(&secret.authority.file, None, b"http/1.1"), "/healthz");
+        let is_answered = answered.is_ok_and(|answer| answer.status == 200);
+        // It is counted a moment later.
+        let crowded_out = "tidewheel_tls_handshakes_total{outcome=\"crowded_out\"}";
+        let is_counted = (0..LOOKS).any(|_| secret.metric(crowded_out) >= 76.0);
+        drop(silent);
+        is_answered && is_counted
     });
-    drop(silent);
+    assert!(is_seen, "the oldest did not give way, or others found no room");
 }
 
 #[test]

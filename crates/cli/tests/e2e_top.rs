@@ -71,6 +71,11 @@ fn on_a_terminal_it_shows_the_backlog_and_leaves_it_as_it_was() {
 fn without_a_terminal_one_look_is_printed_as_text_or_as_json() {
     let data = TempDir::new().unwrap();
     let server = with_backlog(&data);
+    // Numbers of all tenants follow a moment later than those of one.
+    until("the backlog to be told of", || {
+        let look: Value = serde_json::from_slice(&server.cli(&["top", "-o", "json"]).stdout).unwrap();
+        (look["lanes"][0]["due"] == 3 && look["tenants"][0]["jobs"]["scheduled"] == 4).then_some(())
+    });
     let plain = server.cli(&["top"]);
     let text = String::from_utf8(plain.stdout).unwrap();
     assert!(plain.status.success());

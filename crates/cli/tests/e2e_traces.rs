@@ -4,7 +4,7 @@
 mod harness;
 mod otlp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harness::target::{Target, answer};
 use harness::{Server, request, until};
@@ -50,9 +50,10 @@ fn facts(span: &Span) -> BTreeMap<String, String> {
 /// The spans of a job by their names, once there are so many.
 fn spans_of(collector: &Target, job: &str, count: usize) -> BTreeMap<String, Vec<Span>> {
     until(&format!("{count} spans of {job}"), || {
-        let mut named: BTreeMap<String, Vec<Span>> = BTreeMap::new();
+        let (mut named, mut seen) = (BTreeMap::<String, Vec<Span>>::new(), BTreeSet::new());
         for (_, span) in spans(collector) {
-            if facts(&span)["tidewheel.job.id"] == job {
+            // What a collector did not answer in time is sent again.
+            if facts(&span)["tidewheel.job.id"] == job && seen.insert(span.span_id.clone()) {
                 named.entry(span.name.clone()).or_default().push(span);
             }
         }

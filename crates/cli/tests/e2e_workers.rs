@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use harness::pulse::Pulse;
 use harness::{Server, TIDEWHEEL, instant, now_ms, request, signal, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,10 +27,11 @@ struct WorkerProcess(Child);
 
 impl WorkerProcess {
     fn start(server: &Server, flags: &[&str], command: &[&str]) -> Self {
+        let dashes: &[&str] = if command.is_empty() { &[] } else { &["--"] };
         let child = Command::new(TIDEWHEEL)
             .args(["worker", "run", "--queue", "q"])
             .args(flags)
-            .arg("--")
+            .args(dashes)
             .args(command)
             .env("TIDEWHEEL_URL", server.url())
             .stdin(Stdio::null())
@@ -79,12 +81,21 @@ fn until_count(server: &Server, state: &str, wanted: usize) {
     until(&format!("{wanted} jobs to be {state}"), || (count(server, state) == wanted).then_some(()));
 }
 
-/// Another worker takes what the first lost, and no job runs more often than that.
-fn others_end_them_all(server: &Server, ids: &[String]) {
+fn until_draining(server: &Server) {
+    until("the worker to drain", || {
+        let workers = server.get("/v1/workers");
+        workers["items"].as_array().unwrap().iter().any(|it| it["draining"] == true).then_some(())
+    });
+}
+
+/// Another worker takes what the first lost, and no job runs more often than that. Only on a machine that stands still, any
+/// of them may be taken for dead once more.
+fn others_end_them_all(server: &Server, ids: &[String], pulse: &Pulse) {
     let healthy = WorkerProcess::start(server, &["--concurrency", "8"], &["true"]);
     until_count(server, "succeeded", ids.len());
     for id in ids {
-        assert_eq!(server.get(&format!("/v1/jobs/{id}"))["attempt"], 2, "{id}");
+        let attempt = server.get(&format!("/v1/jobs/{id}"))["attempt"].as_u64().unwrap();
+        assert!(attempt == 2 || (attempt > 2 && !pulse.is_calm()), "{id} ran {attempt} times");
     }
     assert_eq!(healthy.terminate().0, Some(0));
 }
@@ -93,22 +104,24 @@ fn others_end_them_all(server: &Server, ids: &[String]) {
 fn a_killed_worker_loses_none_of_the_jobs_in_its_hands() {
     let data = TempDir::new().unwrap();
     let server = Server::start(data.path());
+    let pulse = Pulse::watch();
     let ids = submit(&server, HELD, &json!({}));
     let worker = WorkerProcess::start(&server, &["--concurrency", "200"], &AS_LONG_AS_THE_WORKER);
     until_count(&server, "running", HELD);
     signal(worker.pid(), "KILL");
-    others_end_them_all(&server, &ids);
+    others_end_them_all(&server, &ids, &pulse);
 }
 
 #[test]
 fn a_stopped_worker_is_given_up_and_its_late_word_does_not_count() {
     let data = TempDir::new().unwrap();
     let server = Server::start(data.path());
+    let pulse = Pulse::watch();
     let ids = submit(&server, HELD, &json!({}));
     let worker = WorkerProcess::start(&server, &["--concurrency", "200"], &AS_LONG_AS_THE_WORKER);
     until_count(&server, "running", HELD);
     signal(worker.pid(), "STOP");
-    others_end_them_all(&server, &ids);
+    others_end_them_all(&server, &ids, &pulse);
     signal(worker.pid(), "CONT");
     let (code, lines) = worker.terminate();
     assert_eq!(code, Some(0), "{lines:#?}");
@@ -126,6 +139,8 @@ fn a_drained_worker_lets_its_commands_end_and_a_second_signal_does_not_wait() {
     let worker = WorkerProcess::start(&server, &["--concurrency", "2"], &["sh", "-c", &script]);
     until_count(&server, "running", 2);
     signal(worker.pid(), "TERM");
+    // Otherwise it may take the third when the first is over.
+    until_draining(&server);
     std::fs::write(&open, "").unwrap();
     until_count(&server, "succeeded", 2);
     drop(worker);
@@ -138,10 +153,7 @@ fn a_drained_worker_lets_its_commands_end_and_a_second_signal_does_not_wait() {
     until_count(&server, "running", 1);
     signal(worker.pid(), "TERM");
     // Two signals at once would be one: the second goes out when the first was heard.
-    until("the worker to drain", || {
-        let workers = server.get("/v1/workers");
-        workers["items"].as_array().unwrap().iter().any(|it| it["draining"] == true).then_some(())
-    });
+    until_draining(&server);
     let (code, lines) = worker.terminate();
     assert_eq!(code, Some(0), "{lines:#?}");
     assert_eq!(count(&server, "running"), 0);
@@ -176,23 +188,57 @@ fn each_exit_code_means_what_the_help_says() {
 }
 
 #[test]
+fn a_payload_is_run_by_the_shell_its_environment_names() {
+    let (data, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let server = Server::start(data.path());
+    let own = folder.path().join("own-shell").display().to_string();
+    std::os::unix::fs::symlink("/bin/sh", &own).unwrap();
+    let worker = WorkerProcess::start(&server, &["--danger-run-payload"], &[]);
+    let submit = |env: Value| {
+        // A shell's own name is the one it was started by.
+        let payload = json!({"command": "echo \"$0 for $TEAM\"", "env": env});
+        server.submit(&json!({"type": "command", "queue": "q", "payload": payload, "timeout": "10m"}))
+    };
+    let usual = submit(json!({"TEAM": "ops"}));
+    let named = submit(json!({"TEAM": "ops", "SHELL": own}));
+    let lost = submit(json!({"SHELL": "own-shell"}));
+    for (id, shell) in [(&usual, "/bin/sh"), (&named, own.as_str())] {
+        let job = server.until_state(id, "succeeded");
+        assert_eq!(job["result"], format!("{shell} for ops"), "{job}");
+    }
+    let job = server.until_state(&lost, "dead");
+    assert!(job["last_error"].as_str().unwrap().contains("SHELL=own-shell: a shell is named by"), "{job}");
+    assert_eq!(worker.terminate().0, Some(0));
+}
+
+#[test]
 fn a_command_that_takes_too_long_or_is_cancelled_is_ended_with_all_it_started() {
     let data = TempDir::new().unwrap();
     let server = Server::start(data.path());
     let pids = TempDir::new().unwrap();
     let script = format!("sleep 1000 & echo $! > {}/$TIDEWHEEL_JOB_ID; wait", pids.path().display());
+    let pulse = Pulse::watch();
     let worker = WorkerProcess::start(&server, &["--grace", "1s"], &["sh", "-c", &script]);
-    let slow = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10s", "max_attempts": 1}));
-    let unwanted = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10m"}));
+    // None if its time was over before it began.
     let child_of = |id: &str| {
         until("the child's pid", || {
-            std::fs::read_to_string(pids.path().join(id)).ok()?.trim().parse::<u32>().ok()
+            let pid = std::fs::read_to_string(pids.path().join(id)).ok();
+            match pid.and_then(|pid| pid.trim().parse::<u32>().ok()) {
+                Some(pid) => Some(Some(pid)),
+                None => (server.get(&format!("/v1/jobs/{id}"))["state"] == "dead").then_some(None),
+            }
         })
     };
-    let (of_slow, of_unwanted) = (child_of(&slow), child_of(&unwanted));
+    let (slow, of_slow) = until("a command to begin in time", || {
+        let id = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10s", "max_attempts": 1}));
+        child_of(&id).map(|child| (id, child))
+    });
+    let unwanted = server.submit(&json!({"type": "t", "queue": "q", "timeout": "10m"}));
+    let of_unwanted = child_of(&unwanted).unwrap();
     assert_eq!(server.post(&format!("/v1/jobs/{unwanted}/cancel"), &json!({})).status, 200);
     let job = server.until_state(&slow, "dead");
-    assert!(job["last_error"].as_str().unwrap().starts_with("it took longer than 10 s"), "{job}");
+    let is_told = job["last_error"].as_str().unwrap().starts_with("it took longer than 10 s");
+    assert!(is_told || !pulse.is_calm(), "{job}");
     for child in [of_slow, of_unwanted] {
         until("the command's child to be gone", || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
@@ -271,27 +317,12 @@ fn a_stream_that_is_cut_again_and_again_loses_no_outcome() {
     runtime.block_on(working).unwrap().unwrap();
 }
 
-#[test]
-fn an_acknowledged_cancel_never_starts() {
-    const JOBS: usize = 1_000;
-    const CANCELLERS: usize = 4;
-    let data = TempDir::new().unwrap();
-    let server = Server::start(data.path());
-    let started = Arc::new(Mutex::new(BTreeSet::new()));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = WorkerConfig { concurrency: 100, ..WorkerConfig::new(server.url(), "q") };
-    let (stopper, working) = runtime.block_on(async {
-        let mut worker = Worker::connect(config).await.unwrap();
-        let started = Arc::clone(&started);
-        worker.handle("t", move |context: Context, _: Value| {
-            started.lock().unwrap().insert(context.id().to_owned());
-            async move { Ok::<_, Failure>(()) }
-        });
-        (worker.stopper(), tokio::spawn(worker.run()))
-    });
-    // One every 5 ms, each cancelled within a millisecond of its time.
-    let first_ms = now_ms() + 1_000;
-    let due: Vec<i64> = (0..JOBS).map(|n| first_ms + 5 * i64::try_from(n).unwrap()).collect();
+const CANCELLERS: usize = 4;
+
+/// Submits so many jobs, one every 5 ms, and cancels each within a millisecond of its time; gives those that had not started.
+fn cancel_at_their_time(server: &Server, count: usize, lead_ms: i64) -> Vec<String> {
+    let first_ms = now_ms() + lead_ms;
+    let due: Vec<i64> = (0..count).map(|n| first_ms + 5 * i64::try_from(n).unwrap()).collect();
     let jobs: Vec<Value> =
         due.iter().map(|at| json!({"type": "t", "queue": "q", "run_at": instant(at - now_ms())})).collect();
     let answer = server.post("/v1/jobs/batch", &json!(jobs));
@@ -302,13 +333,13 @@ fn an_acknowledged_cancel_never_starts() {
         .iter()
         .map(|job| job["id"].as_str().unwrap().to_owned())
         .collect();
-    let unstarted: Vec<String> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let cancellers: Vec<_> = (0..CANCELLERS)
             .map(|own| {
                 let (due, ids, address) = (&due, &ids, server.address);
                 scope.spawn(move || {
                     let mut unstarted = Vec::new();
-                    for n in (own..JOBS).step_by(CANCELLERS) {
+                    for n in (own..count).step_by(CANCELLERS) {
                         let at_ms = due[n] + [-1, 0, 1][n % 3];
                         let wait_ms = u64::try_from(at_ms - now_ms()).unwrap_or(0);
                         std::thread::sleep(Duration::from_millis(wait_ms));
@@ -323,9 +354,37 @@ fn an_acknowledged_cancel_never_starts() {
             })
             .collect();
         cancellers.into_iter().flat_map(|canceller| canceller.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn an_acknowledged_cancel_never_starts() {
+    const JOBS: usize = 1_000;
+    let data = TempDir::new().unwrap();
+    let server = Server::start(data.path());
+    let started = Arc::new(Mutex::new(BTreeSet::new()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = WorkerConfig { concurrency: 100, ..WorkerConfig::new(server.url(), "q") };
+    let (stopper, working) = runtime.block_on(async {
+        let mut worker = Worker::connect(config).await.unwrap();
+        let started = Arc::clone(&started);
+        worker.handle("t", move |context: Context, _: Value| {
+            started.lock().unwrap().insert(context.id().to_owned());
+            async move { Ok::<_, Failure>(()) }
+        });
+        (worker.stopper(), tokio::spawn(worker.run()))
     });
+    let (mut submitted, mut unstarted) = (0, Vec::new());
+    // On a machine that stands still all may start before one is cancelled; then there are others, with more time before.
+    for lead_ms in [1_000, 4_000, 16_000, 32_000] {
+        unstarted = cancel_at_their_time(&server, JOBS, lead_ms);
+        submitted += JOBS;
+        if !unstarted.is_empty() {
+            break;
+        }
+    }
     until("every job to end", || {
-        (count(&server, "succeeded") + count(&server, "cancelled") == JOBS).then_some(())
+        (count(&server, "succeeded") + count(&server, "cancelled") == submitted).then_some(())
     });
     stopper.drain();
     runtime.block_on(working).unwrap().unwrap();

@@ -71,9 +71,12 @@ impl Wish {
             12 => Command::RunNow,
             13 => Command::Amend { run_at: flag.then_some(run_at), priority: Some(Priority::Low) },
             14 | 15 => Command::Rerun { run_at },
-            _ => {
-                Command::Replay { run_at, payload: flag.then(|| Bytes::from_static(b"edited")), target: None }
-            }
+            _ => Command::Replay {
+                run_at,
+                payload: flag.then(|| Bytes::from_static(b"edited")),
+                target: None,
+                timeout_ms: None,
+            },
         }
     }
 }

@@ -149,10 +149,15 @@ fn other_commands() -> Vec<(&'static str, Command)> {
         ("amend the time", amend(Some(at(7_200_000)), None)),
         ("amend the priority", amend(None, Some(Priority::High))),
         ("rerun", Command::Rerun { run_at: at(1_000) }),
-        ("replay", Command::Replay { run_at: at(1_000), payload: None, target: None }),
+        ("replay", Command::Replay { run_at: at(1_000), payload: None, target: None, timeout_ms: None }),
         (
             "replay, edited",
-            Command::Replay { run_at: NOW, payload: Some("new".into()), target: Some(target) },
+            Command::Replay {
+                run_at: NOW,
+                payload: Some("new".into()),
+                target: Some(target),
+                timeout_ms: Some(60_000),
+            },
         ),
         ("discard", Command::Discard),
     ]
@@ -192,6 +197,7 @@ fn differences(old: &Job, new: &Job) -> String {
     note("priority", old.spec.priority.as_str().to_owned(), new.spec.priority.as_str().to_owned());
     note("payload", format!("{:?}", old.spec.payload), format!("{:?}", new.spec.payload));
     note("to", destination(old), destination(new));
+    note("timeout", old.spec.timeout_ms.to_string(), new.spec.timeout_ms.to_string());
     text
 }
 

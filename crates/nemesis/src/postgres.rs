@@ -16,7 +16,7 @@ use crate::clock;
 use crate::process::{Owned, Signal, descendants, is_root, run, signal};
 
 /// How long a server may take to come up, or to go.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The user that owns everything; PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
 /// How long a namespace is held at most.

@@ -392,3 +392,54 @@ async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what
     let took_ms = caught_up.last().unwrap().1.since_ms(now);
     assert!((34_000..60_000).contains(&took_ms), "3,600 jobs at 100/s took {took_ms} ms");
 }
+
+/// Every page of due jobs takes a second of the paused time.
+struct SlowReads;
+
+impl Faults for SlowReads {
+    #[expect(clippy::disallowed_methods, reason = "paused time: nothing waits for real")]
+    fn before(&self, call: Call) -> Fault {
+        if call != Call::Due {
+            return Fault::default();
+        }
+        Fault { wait_before: Some(Box::pin(tokio::time::sleep(Duration::from_secs(1)))), ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "paused time")]
+async fn what_lies_behind_more_idle_jobs_than_are_read_between_two_sweeps_starts() {
+    let clock = Arc::new(VirtualClock { start: tokio::time::Instant::now(), epoch_ms: 1_800_000_000_000 });
+    let now = clock.now();
+    let store = Arc::new(MemoryStore::new(Layout { shards: 1 }).with_faults(Arc::new(SlowReads)));
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let parts = Parts {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer: Arc::new(Sink { seen: sender, answer: true, aborted: Mutex::default() }),
+        zones: Zones::bundled(),
+    };
+    let stored = |destination: Destination, run_at: Timestamp| Submission {
+        job: Job::new(Tenant::new("a").unwrap(), job_spec(destination, now), run_at, 7),
+        key: None,
+        fresh: true,
+    };
+    // Nobody takes them, and each is a read of its own: a hundred seconds, with a sweep every ten.
+    let mut jobs: Vec<_> = (0..100).map(|ms| stored(queue("idle"), now.plus_ms(-1_800_000 + ms))).collect();
+    let behind = stored(push(), now.plus_ms(-600_000));
+    jobs.push(behind.clone());
+    store.submit(now, jobs, OnConflict::KeepNone).await.unwrap();
+    let config = Config {
+        quantum: 1,
+        lot_count_max: 10,
+        lot_count_min: 4,
+        sweep_ms: 10_000,
+        catch_up_grace_ms: 7_200_000,
+        ..Config::default()
+    };
+    let _engine = Engine::start(parts, config).await.unwrap();
+    let started = tokio::time::timeout(Duration::from_secs(3_600), seen.recv()).await;
+    assert_eq!(started.expect("it is never come to").unwrap().id, behind.job.id);
+}

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Longer than anything waited for takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Nothing moves for so long: it is held up.
 const STANDSTILL: Duration = Duration::from_secs(2);
 /// Far more than all bounds on the way together let through.

@@ -253,6 +253,18 @@ async fn a_store_that_fails_is_503_with_a_time_to_come_back() {
     assert_eq!(count(&api).await, 0);
 }
 
+#[tokio::test]
+async fn a_look_at_a_job_that_cannot_be_read_says_so_by_its_id() {
+    let (api, script) = scripted().await;
+    let id = api.submit(&json!({"type": "t", "delay": "1h"})).await;
+    let path = format!("/v1/jobs/{id}");
+    script.next(Call::Get, Failure::Before(Error::Corrupt("secret".to_owned())));
+    let problem = api.get(&path).await.problem(500, "internal");
+    assert!(problem["detail"].as_str().unwrap().contains(&id), "{problem}");
+    assert!(!problem.to_string().contains("secret"));
+    assert_eq!(api.get(&path).await.status, 200);
+}
+
 /// A store in which one job cannot be read.
 #[derive(Default)]
 struct Damage(Mutex<String>);

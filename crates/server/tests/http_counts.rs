@@ -13,7 +13,7 @@ const STATES: [&str; 9] =
     ["scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled", "skipped", "expired"];
 
 /// For what will be so: long enough for any machine, and never waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 async fn listed(api: &Api, states: &str) -> usize {
     let page = api.get(&format!("/v1/jobs?limit=1000&state={states}")).await.json();

@@ -4,8 +4,12 @@
 
 mod http_harness;
 
-use http_harness::{Answer, Api};
+use std::sync::Arc;
+
+use http_harness::{ADMIN_KEY, Answer, Api};
 use serde_json::{Value, json};
+use tidewheel_store::memory::MemoryStore;
+use tidewheel_store::{Layout, Store};
 
 async fn keyed(api: &Api, method: &str, path: &str, key: &str, body: &Value) -> Answer {
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -306,4 +310,124 @@ async fn calls_that_are_safe_by_themselves_take_keys_too() {
     }
     let nameless = json!({"token": taken["token"], "status": "succeeded", "idempotency_key": ""});
     api.post(&format!("{path}/outcome"), &nameless).await.problem(422, "invalid_value");
+    let take = "/v1/queues/pull/take";
+    assert_eq!(api.post(take, &json!({"idempotency_key": "take"})).await.json(), json!({"jobs": []}));
+    api.post(take, &json!({"idempotency_key": ""})).await.problem(422, "invalid_value");
+    keyed(&api, "POST", take, &"x".repeat(256), &Value::Null).await.problem(400, "malformed_request");
+}
+
+#[tokio::test]
+async fn a_repeated_change_of_a_tenant_does_not_undo_a_later_one() {
+    let api = Api::new().await;
+    let settings = "/v1/tenants/acme";
+    let new_only = [("idempotency-key", "put"), ("if-match", "\"0\"")];
+    let body = json!({"weight": 3}).to_string();
+    assert_eq!(api.call("PUT", settings, &new_only, body.clone()).await.status, 200);
+    let later = json!({"weight": 5, "idempotency_key": "later"});
+    let changed = api.call("PUT", settings, &[], later.to_string()).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    // What it was about as it is by now, whatever version it was for.
+    let again = api.call("PUT", settings, &new_only, body).await;
+    assert_eq!((again.status.as_u16(), &again.json()["weight"]), (200, &json!(5)), "{again:?}");
+    assert_eq!(again.header("etag"), changed.header("etag"));
+    for key in ["put", "later"] {
+        keyed(&api, "PUT", settings, key, &json!({"weight": 7})).await.problem(409, "idempotency_conflict");
+    }
+    // A call that was refused leaves its key free.
+    let stale = [("idempotency-key", "free"), ("if-match", "\"0\"")];
+    api.call("PUT", settings, &stale, "{}").await.problem(412, "stale_version");
+    assert_eq!(keyed(&api, "PUT", settings, "free", &json!({"weight": 6})).await.json()["weight"], 6);
+
+    let notifications = "/v1/tenants/acme/notifications";
+    let [a, b] = ["https://example.com/a", "https://example.com/b"].map(|url| json!({"url": url}));
+    assert_eq!(keyed(&api, "PUT", notifications, "a", &a).await.json()["url"], a["url"]);
+    assert_eq!(keyed(&api, "PUT", notifications, "b", &b).await.json()["url"], b["url"]);
+    let again = keyed(&api, "PUT", notifications, "a", &a).await;
+    assert_eq!((again.status.as_u16(), &again.json()["url"]), (200, &b["url"]), "{again:?}");
+    keyed(&api, "PUT", notifications, "a", &b).await.problem(409, "idempotency_conflict");
+    assert_eq!(api.get(notifications).await.json()["url"], b["url"]);
+}
+
+#[tokio::test]
+async fn a_type_that_was_forgotten_is_not_registered_by_a_repeat() {
+    let api = Api::new().await;
+    let path = "/v1/types/mail";
+    let (first, second) = (json!({"note": "first"}), json!({"note": "second"}));
+    assert_eq!(keyed(&api, "PUT", path, "new", &first).await.status, 201);
+    assert_eq!(keyed(&api, "PUT", path, "change", &second).await.status, 200);
+    for (key, body, status) in [("new", &first, 201), ("change", &second, 200)] {
+        let again = keyed(&api, "PUT", path, key, body).await;
+        assert_eq!((again.status.as_u16(), &again.json()["note"]), (status, &json!("second")), "{again:?}");
+    }
+    keyed(&api, "PUT", path, "new", &second).await.problem(409, "idempotency_conflict");
+    for _ in 0..2 {
+        assert_eq!(keyed(&api, "DELETE", path, "delete", &Value::Null).await.status, 204);
+    }
+    keyed(&api, "DELETE", path, "other", &Value::Null).await.problem(404, "type_not_found");
+    keyed(&api, "PUT", path, "new", &first).await.problem(404, "type_not_found");
+    api.get(path).await.problem(404, "type_not_found");
+    // The deletion is not done again either.
+    assert_eq!(keyed(&api, "PUT", path, "anew", &first).await.status, 201);
+    assert_eq!(keyed(&api, "DELETE", path, "delete", &Value::Null).await.status, 204);
+    assert_eq!(api.get(path).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_webhook_secret_is_added_once_and_not_again_when_it_was_removed() {
+    let api = Api::new().await;
+    let path = "/v1/tenants/default/webhook-secrets";
+    let count = async || api.get(path).await.json()["items"].as_array().unwrap().len();
+    let default = format!("{path}/default");
+    // A removal that is refused leaves its key free.
+    keyed(&api, "DELETE", &default, "add", &Value::Null).await.problem(409, "webhook_secret_conflict");
+    let first = keyed(&api, "POST", path, "add", &Value::Null).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    assert!(first.json()["secret"].is_string(), "{first:?}");
+    let again = keyed(&api, "POST", path, "add", &Value::Null).await;
+    assert_eq!((again.status.as_u16(), &again.json()["id"]), (200, &first.json()["id"]), "{again:?}");
+    assert_eq!(again.json()["created_at"], first.json()["created_at"]);
+    assert!(again.json()["secret"].is_null(), "it is shown once: {again:?}");
+    assert_eq!(count().await, 2);
+    let given = json!({"secret": format!("whsec_{}", "A".repeat(32))});
+    keyed(&api, "POST", path, "add", &given).await.problem(409, "idempotency_conflict");
+    assert_eq!(keyed(&api, "POST", path, "given", &given).await.status, 201);
+    assert_eq!(keyed(&api, "POST", path, "given", &given).await.status, 200);
+    assert_eq!(count().await, 3);
+
+    let one = format!("{path}/{}", first.json()["id"].as_str().unwrap());
+    for _ in 0..2 {
+        assert_eq!(keyed(&api, "DELETE", &one, "remove", &Value::Null).await.status, 204);
+    }
+    keyed(&api, "DELETE", &one, "other", &Value::Null).await.problem(404, "webhook_secret_not_found");
+    keyed(&api, "POST", path, "add", &Value::Null).await.problem(404, "webhook_secret_not_found");
+    assert_eq!(count().await, 2);
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_not_made_again_wherever_the_repeat_is_sent() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Layout { shards: 4 }));
+    let nodes = [Api::closed(Arc::clone(&store)).await, Api::closed(store).await];
+    let bearer = format!("Bearer {ADMIN_KEY}");
+    let send = async |node: &Api, method: &str, path: &str, key: &str, body: &str| {
+        let headers = [("authorization", bearer.as_str()), ("idempotency-key", key)];
+        node.call(method, path, &headers, body.to_owned()).await
+    };
+    let wanted = json!({"tenant": "acme", "role": "viewer"}).to_string();
+    let made = send(&nodes[0], "POST", "/v1/keys", "make", &wanted).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    for node in &nodes {
+        let again = send(node, "POST", "/v1/keys", "make", &wanted).await;
+        assert_eq!((again.status.as_u16(), &again.json()["id"]), (200, &made.json()["id"]), "{again:?}");
+        assert!(again.json()["secret"].is_null(), "it is shown once: {again:?}");
+    }
+    let path = format!("/v1/keys/{}", made.json()["id"].as_str().unwrap());
+    // The tenant that is named is whose keys are meant.
+    let of_acme = nodes.map(|node| node.as_tenant("acme"));
+    for node in &of_acme {
+        assert_eq!(send(node, "DELETE", &path, "revoke", "").await.status, 204);
+    }
+    send(&of_acme[0], "DELETE", &path, "other", "").await.problem(404, "key_not_found");
+    for node in of_acme.map(|node| node.as_tenant("default")) {
+        send(&node, "POST", "/v1/keys", "make", &wanted).await.problem(404, "key_not_found");
+    }
 }

@@ -419,3 +419,25 @@ async fn other_tenants_jobs_look_as_if_they_were_not_there() {
     assert_eq!(other.delete("/v1/dead-letters?all=true").await.json()["count"], 0);
     assert_eq!(api.get(&format!("/v1/jobs/{id}")).await.json()["state"], "dead");
 }
+
+#[tokio::test]
+async fn a_dead_letter_is_replayed_at_a_target_with_a_timeout() {
+    let api = Api::new().await;
+    let dead = async || api.dead_letter(&json!({"type": "t", "timeout": "10s"})).await;
+    let replay = async |id: &str, target: Value| {
+        let body = json!({"delay": "1h", "target": target});
+        let replayed = api.post(&format!("/v1/dead-letters/{id}/replay"), &body).await;
+        assert_eq!(replayed.status, 200, "{replayed:?}");
+        api.get(&format!("/v1/jobs/{id}")).await.json()
+    };
+    let url = "https://example.com/hook";
+    let job = replay(&dead().await, json!({"url": url, "timeout": "5s"})).await;
+    assert_eq!((&job["target"]["url"], &job["timeout"]), (&json!(url), &json!("5s")), "{job}");
+    let kept = replay(&dead().await, json!({"url": url})).await;
+    assert_eq!(kept["timeout"], "10s", "{kept}");
+    let id = dead().await;
+    let endless = json!({"target": {"url": url, "timeout": "25h"}});
+    let refused = api.post(&format!("/v1/dead-letters/{id}/replay"), &endless).await;
+    let problem = refused.problem(422, "invalid_value");
+    assert_eq!(problem["errors"][0]["pointer"], "/target/timeout", "{problem}");
+}

@@ -58,7 +58,7 @@ async fn until_under_way(api: &Api, count: usize) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), counted).await.expect("never so many");
+    tokio::time::timeout(std::time::Duration::from_secs(300), counted).await.expect("never so many");
 }
 
 #[tokio::test]
@@ -191,14 +191,21 @@ async fn a_large_answer_that_nobody_reads_on_is_given_up() {
     let limits =
         HttpLimits { answers_bytes_max: 1_024 * 1_024, answer_progress_ms: 20, ..HttpLimits::default() };
     let api = with_a_large_page(limits).await;
-    let mut unread = ask(&api, LARGE).await.into_body();
-    assert!(unread.frame().await.unwrap().is_ok(), "what is read in time comes");
+    // What is read in time comes. A machine that stands still may miss it, and reads another.
+    let unread = loop {
+        let answer = ask(&api, LARGE).await;
+        assert_eq!(answer.status(), 200);
+        let mut body = answer.into_body();
+        if body.frame().await.is_some_and(|frame| frame.is_ok()) {
+            break body;
+        }
+    };
     let free = async {
         while ask(&api, LARGE).await.status() != 200 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), free).await.expect("held for ever");
+    tokio::time::timeout(Duration::from_secs(300), free).await.expect("held for ever");
     let rest = unread.collect().await;
     assert!(rest.is_err(), "it does not pass for a whole answer");
 }

@@ -191,3 +191,49 @@ async fn a_preview_makes_nothing_and_has_its_own_bounds() {
     assert_eq!(api.get("/v1/schedules").await.json()["items"], json!([]));
     assert_eq!(api.get("/v1/jobs/count").await.json()["count"], 0);
 }
+
+#[tokio::test]
+async fn a_preview_of_a_schedule_that_exists_shows_where_in_its_window_its_jobs_start() {
+    let api = Api::new().await;
+    let made = json!({"cron_expr": "0 3 1 * *", "window": "6h", "queue": "q"});
+    let made = api.post("/v1/schedules", &made).await.json();
+    let id = made["id"].as_str().unwrap();
+    let job = api.get(&format!("/v1/jobs?schedule={id}")).await.json()["items"][0].clone();
+    let from: Timestamp = made["next_fire_at"].as_str().unwrap().parse().unwrap();
+    let preview = async |more: Value| {
+        let mut body = json!({"cron_expr": "0 3 1 * *", "from": from.plus_ms(-1).to_string(), "count": 12});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        api.post("/v1/schedules/preview", &body).await.json()["fires"].as_array().unwrap().clone()
+    };
+    let spread_ms = |fires: &[Value]| -> Vec<i64> {
+        let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+        fires.iter().map(|fire| time(&fire["run_at"]).since_ms(time(&fire["fire_at"]))).collect()
+    };
+    let shown = preview(json!({"schedule": id, "window": "6h"})).await;
+    assert_eq!((&shown[0]["fire_at"], &shown[0]["run_at"]), (&job["fire_at"], &job["run_at"]), "{job}");
+    assert_eq!(shown[0]["run_at"], made["next_run_at"]);
+    let spread = spread_ms(&shown);
+    assert!(spread.iter().all(|ms| (0..6 * 3_600_000).contains(ms)), "{spread:?}");
+    assert!(spread.iter().any(|ms| *ms != spread[0]), "{spread:?}");
+    assert_eq!(preview(json!({"schedule": id})).await, shown, "in the window it has");
+
+    let narrow = spread_ms(&preview(json!({"schedule": id, "window": "1s"})).await);
+    assert!(narrow.iter().all(|ms| (0..1_000).contains(ms)), "{narrow:?}");
+    for unknown in [json!({"schedule": id, "window": "0s"}), json!({"window": "6h"})] {
+        assert_eq!(spread_ms(&preview(unknown).await), [0; 12]);
+    }
+}
+
+#[tokio::test]
+async fn a_preview_keeps_to_the_minimum_interval_if_it_is_asked_to() {
+    let api = Api::new().await;
+    let often = json!({"every": "2s"});
+    assert_eq!(api.post("/v1/schedules/preview?limits=false", &often).await.status, 200);
+    let path = "/v1/schedules/preview?limits=true";
+    for (field, value) in [("every", "2s"), ("cron_expr", "*/30 * * * * *")] {
+        let refused = api.post(path, &json!({ field: value })).await.problem(422, "interval_too_short");
+        assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"), "{refused}");
+    }
+    assert_eq!(api.post(path, &json!({"every": "60s"})).await.status, 200);
+    api.post("/v1/schedules/preview?limit=true", &often).await.problem(400, "unknown_parameter");
+}

@@ -310,6 +310,23 @@ async fn a_schedule_can_be_changed_paused_resumed_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_refused_change_changes_nothing_and_does_not_pause() {
+    let api = Api::new().await;
+    create(&api, &json!({"every": "1h", "name": "taken"})).await;
+    let path = path(&create(&api, &json!({"every": "1h", "name": "a"})).await);
+    let before = api.get(&path).await.json();
+    for paused in [true, false] {
+        api.patch(&path, &json!({"paused": paused, "name": "taken"})).await.problem(409, "name_taken");
+        assert_eq!(api.get(&path).await.json(), before);
+    }
+    let paused = api.patch(&path, &json!({"paused": true, "note": "z"})).await.json();
+    assert_eq!(
+        (&paused["state"], &paused["note"], &paused["version"]),
+        (&json!("paused"), &json!("z"), &json!(2))
+    );
+}
+
+#[tokio::test]
 async fn a_name_leads_to_one_schedule_that_is_created_or_changed() {
     let api = Api::new().await;
     let path = "/v1/schedules/by-name/nightly";

@@ -112,17 +112,18 @@ async fn silent_and_dripping_clients_are_cut_off_and_their_seats_given_to_others
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut dripping = TcpStream::connect(server.address).await.unwrap();
     let mut preface = TcpStream::connect(server.address).await.unwrap();
-    dripping.write_all(b"GET /healthz HTTP/1.1\r\nHo").await.unwrap();
-    preface.write_all(b"PRI * HTT").await.unwrap();
+    // On a machine that stands still their time may be over by now.
+    drop(dripping.write_all(b"GET /healthz HTTP/1.1\r\nHo").await);
+    drop(preface.write_all(b"PRI * HTT").await);
     // All seats are taken, and given to others as soon as they are free.
     loop {
         let mut next = TcpStream::connect(server.address).await.unwrap();
-        next.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        drop(next.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await);
         let answer = read_all(&mut next).await;
         if answer.starts_with("HTTP/1.1 200") {
             break;
         }
-        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503"), "{answer}");
     }
     for stream in [&mut silent, &mut dripping, &mut preface] {
         let answer = read_all(stream).await;

@@ -314,3 +314,38 @@ async fn dead_letters_are_replayed_at_a_rate_and_discarded_by_filter() {
     assert_eq!((&answer["count"], &answer["refused"]), (&json!(1), &json!(0)));
     assert_eq!(api.get("/v1/dead-letters").await.json()["items"], json!([]));
 }
+
+#[tokio::test]
+async fn attempts_are_listed_page_by_page_over_all_runs() {
+    let api = Api::new().await;
+    let id = api.submit(&json!({"type": "t", "queue": "q"})).await;
+    let path = format!("/v1/jobs/{id}/attempts");
+    // One more is under way than have ended.
+    for run in 0..3 {
+        let taken = api.take_one("q").await;
+        if run < 2 {
+            let done = json!({"token": taken["token"], "status": "succeeded"});
+            assert_eq!(api.post(&format!("/v1/jobs/{id}/outcome"), &done).await.status, 200);
+            assert_eq!(api.post(&format!("/v1/jobs/{id}/retry"), &json!({})).await.status, 200);
+        }
+    }
+    let whole = api.get(&path).await.json();
+    assert_eq!(whole["next_cursor"], Value::Null);
+    let whole = whole["items"].as_array().unwrap().clone();
+    let states: Vec<_> = whole.iter().map(|attempt| attempt["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["succeeded", "succeeded", "running"]);
+    let (mut pages, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = api.get(&format!("{path}?limit=1{cursor}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert_eq!(items.len(), 1, "{page}");
+        pages.extend(items.iter().cloned());
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(pages, whole);
+    assert_eq!(api.get(&format!("{path}?cursor=3")).await.json()["items"], json!([]));
+    api.get(&format!("{path}?cursor=x")).await.problem(400, "invalid_cursor");
+    api.get(&format!("{path}?limit=0")).await.problem(400, "invalid_parameter");
+    api.get(&format!("{path}?state=running")).await.problem(400, "unknown_parameter");
+}

@@ -57,7 +57,7 @@ const fn command_of(wish: Wish) -> Command {
         Wish::RunNow => Command::RunNow,
         Wish::Amend(at) => Command::Amend { run_at: Some(at), priority: None },
         Wish::Rerun(run_at) => Command::Rerun { run_at },
-        Wish::Replay(run_at) => Command::Replay { run_at, payload: None, target: None },
+        Wish::Replay(run_at) => Command::Replay { run_at, payload: None, target: None, timeout_ms: None },
         Wish::Discard => Command::Discard,
     }
 }

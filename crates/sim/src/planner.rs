@@ -162,8 +162,11 @@ impl Planner {
         loop {
             if let Some(read) = self.read(schedule.id).await {
                 schedule = read;
-                let command =
-                    ScheduleCommand::Update { definition: Box::new(definition.clone()), name: None };
+                let command = ScheduleCommand::Update {
+                    definition: Box::new(definition.clone()),
+                    name: None,
+                    paused: None,
+                };
                 let wish = self.wish(schedule.id, Deed::Update, Some(&definition));
                 if let Ok(Ok(edited)) = self.give(wish, Some(schedule.version), command).await {
                     return edited.schedule;

@@ -9,6 +9,7 @@
 //! | `audit` | those of the audit trail |
 //! | `commit` | the one thread that writes, many requests to a sync |
 //! | `read` | due work, lookups, lists |
+//! | `unreadable` | what is done about records that cannot be read |
 //! | `view`, `gaps`, `ahead` | attempts under way, what is known to be empty, schedules about to fire: in memory |
 //! | `fjall_kv`, `journal`, `mark` | the engine, and what is done about its habits |
 //! | [`faulty`] | an engine that loses what was not synced, for tests |
@@ -47,6 +48,7 @@ mod shared;
 mod spread;
 mod stopwatch;
 mod store;
+mod unreadable;
 mod versioned;
 mod view;
 

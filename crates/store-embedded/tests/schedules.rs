@@ -230,7 +230,7 @@ fn waiting_bytes(kv: &FaultyKv) -> Vec<usize> {
 fn carrying(made: &Schedule, payload: &'static [u8]) -> ScheduleOrder {
     let mut definition = Definition::clone(&made.definition);
     definition.template.payload = Bytes::from_static(payload);
-    ordering(made, ScheduleCommand::Update { definition: Box::new(definition), name: None })
+    ordering(made, ScheduleCommand::Update { definition: Box::new(definition), name: None, paused: None })
 }
 
 const LEAN_BYTES_MAX: usize = 32;

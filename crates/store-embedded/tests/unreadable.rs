@@ -7,10 +7,14 @@ mod workload;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use tidewheel_core::job::{Command, Finding, Job, State};
+use tidewheel_core::id::JobId;
+use tidewheel_core::job::{Command, Finding, Job, Spec, State};
 use tidewheel_core::limits::{DAY_MS, MINUTE_MS};
+use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{Error, IdempotencyClaim, OnConflict, Order, Refusal, Store, Submission, Submitted};
+use tidewheel_store::{
+    Due, Error, Filter, IdempotencyClaim, ListQuery, OnConflict, Order, Refusal, Store, Submission, Submitted,
+};
 use tidewheel_store_embedded::faulty::FaultyKv;
 use tidewheel_store_embedded::kv::{Batch, Direction, Durability, Keyspace, Kv};
 use tidewheel_store_embedded::{EmbeddedStore, Options, bare};
@@ -126,6 +130,66 @@ async fn an_order_that_is_refused_so_leaves_its_key_free() {
     assert!(store.find_key(NOW, &jobs[1].tenant, "b").await.unwrap().is_some());
     write(&kv, &key, Some(&before));
     assert_eq!(apply(&store, orders()).await, [Ok(State::Cancelled), Ok(State::Cancelled)]);
+}
+
+/// So many jobs of one tenant that wait in one bucket.
+fn together(count: i64) -> Vec<Job> {
+    let Job { tenant, spec, id, .. } = bare::sample(0, PAYLOAD_BYTES);
+    let start = Bucket::of(id.run_at()).start();
+    (0..count).map(|n| Job::new(tenant.clone(), Spec::clone(&spec), start.plus_ms(n), 7)).collect()
+}
+
+/// Reads all that is due, page by page: the jobs, and how many could not be read.
+async fn due(store: &EmbeddedStore, job: &Job, count_max: usize) -> (Vec<JobId>, usize) {
+    let shard = Shard::of(&job.tenant, store.layout().shards);
+    let bucket = Bucket::of(job.id.run_at());
+    assert_eq!(store.next_bucket(shard, Bucket(0), bucket).await.unwrap(), Some(bucket));
+    assert_eq!(store.due_tenants(shard, bucket, None, 10).await.unwrap().len(), 1);
+    let (mut ids, mut unread, mut after) = (Vec::new(), 0, None);
+    loop {
+        let (tenant, until) = (job.tenant.clone(), Timestamp::MAX);
+        let due = Due { shard, bucket, tenant, after, until, count_max, bytes_max: usize::MAX };
+        let page = store.due(due).await.unwrap();
+        ids.extend(page.jobs.iter().map(|job| job.id));
+        unread += page.unread;
+        let Some(resume) = page.resume else { return (ids, unread) };
+        assert!(after.is_none_or(|before| before < resume), "every page moves on");
+        after = Some(resume);
+    }
+}
+
+#[tokio::test]
+async fn due_reads_and_lists_go_on_without_what_cannot_be_read() {
+    let kv = Arc::new(FaultyKv::default());
+    let jobs = together(6);
+    let store = open(&kv);
+    start(&store, &jobs[..1]).await;
+    submit(&store, &jobs[1..]).await.unwrap();
+    let kv = Arc::new(FaultyKv::reopen(kv.image()));
+    let store = open(&kv);
+    // The first of them runs.
+    for job in [&jobs[0], &jobs[2], &jobs[3]] {
+        replace_record(&kv, job, Some(&[9, 0, 0]));
+    }
+    let failed = store.get(&jobs[2].tenant, vec![jobs[2].id]).await;
+    let name = jobs[2].id.to_string();
+    assert!(matches!(&failed, Err(Error::Corrupt(reason)) if reason.contains(&name)), "{failed:?}");
+    let readable = [1, 4, 5].map(|n: usize| jobs[n].id);
+    for count_max in [1, 2, 100] {
+        assert_eq!(due(&store, &jobs[0], count_max).await, (readable.to_vec(), 3), "{count_max}");
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let (tenant, filter) = (jobs[0].tenant.clone(), Filter::default());
+            let page = store.list(ListQuery { tenant, filter, after, count_max }).await.unwrap();
+            ids.extend(page.jobs.iter().map(|job| job.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        ids.reverse();
+        assert_eq!(ids, readable, "{count_max}");
+    }
 }
 
 #[tokio::test]

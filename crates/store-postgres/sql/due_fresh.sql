@@ -1,6 +1,6 @@
 -- A page by number and by bytes, and one more to tell whether it goes on: jobs of a bucket that nothing has happened to,
 -- from where the agenda says that they begin. Without a row there, there are none.
-SELECT p.id, p.kind, p.spec, p.payload
+SELECT p.id, p.kind, p.spec, p.payload, p.size
 FROM (SELECT n.id, n.kind, n.spec, n.payload, n.size, sum(n.size) OVER (ORDER BY n.id) AS bytes,
              row_number() OVER (ORDER BY n.id) AS number
       FROM (SELECT j.id, j.kind, j.spec, j.payload, octet_length(j.payload) + 512 AS size

@@ -1,5 +1,5 @@
 SELECT e.id, e.seq, e.body_seq, COALESCE(b.kind, j.kind) AS kind, COALESCE(b.spec, j.spec) AS spec,
-       COALESCE(b.payload, j.payload) AS payload, e.status
+       COALESCE(b.payload, j.payload) AS payload, e.status, p.due_at, p.size
 FROM (SELECT $3::text COLLATE "C" AS tenant, n.id, n.run_at, n.seq, n.size, n.due_at,
              sum(n.size) OVER (ORDER BY n.due_at, n.id) AS bytes, row_number() OVER (ORDER BY n.due_at, n.id) AS number
       FROM (SELECT id, run_at, seq, size, due_at FROM timers

@@ -21,6 +21,7 @@ use crate::load::{load_jobs, load_missing, shard_of};
 use crate::recall::outcome_of;
 use crate::sql;
 use crate::store::{Database, OWNERSHIP};
+use crate::unreadable::Told;
 
 /// How often a batch begins again. Every round somebody gets through, so this bounds a crowd, not a wait.
 pub(crate) const ROUNDS_COUNT_MAX: usize = 200;
@@ -120,7 +121,7 @@ impl Database {
             } else if !doubtful.is_empty() {
                 load_jobs(client, desk, doubtful).await?;
             } else {
-                let answers = answers.into_iter().collect::<Result<Answers, Error>>()?;
+                let answers = refuse_unreadable(orders, answers)?;
                 self.write(client, now, desk).await?;
                 return Ok(answers);
             }
@@ -209,7 +210,7 @@ impl Database {
             let answer = evaluate::claim_key(&mut desk, now, tenant, claim.clone());
             if desk.missing.is_empty() {
                 let (answer, changes) = answer?;
-                desk.carry_out(tenant, changes);
+                desk.carry_out(tenant, changes)?;
                 self.write(client, now, &desk).await?;
                 return Ok(answer);
             }
@@ -253,7 +254,7 @@ fn obey(desk: &mut Desk, now: Timestamp, order: &Order) -> Result<Result<Applied
             None => return Ok(Err(Refusal::NotFound)),
         },
     };
-    desk.carry_out(&order.tenant, changes);
+    desk.carry_out(&order.tenant, changes)?;
     Ok(answer)
 }
 
@@ -263,6 +264,23 @@ fn edit(
     order: &ScheduleOrder,
 ) -> Result<Result<Edited, ScheduleRefusal>, Error> {
     let (answer, changes) = evaluate::edit(desk, now, order.clone())?;
-    desk.carry_out(&order.tenant, changes);
+    desk.carry_out(&order.tenant, changes)?;
     Ok(answer)
+}
+
+/// Refuses the orders that meet something unreadable, and those alone: all that an order goes by is read before it changes
+/// anything. The log is told why, the refusal cannot say it.
+fn refuse_unreadable(
+    orders: &[Order],
+    answers: Vec<Result<Result<Applied, Refusal>, Error>>,
+) -> Result<Answers, Error> {
+    let mut told = Told::of_orders();
+    let each = orders.iter().zip(answers).map(|(order, answer)| match answer {
+        Err(Error::Corrupt(reason)) => {
+            told.tell(order.tenant.as_str(), order.id, &reason);
+            Ok(Err(Refusal::Unreadable))
+        }
+        answer => answer,
+    });
+    each.collect()
 }

@@ -61,6 +61,11 @@ const PLANNING: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enab
     -c enable_mergejoin=off -c enable_seqscan=off -c enable_bitmapscan=off -c enable_material=off \
     -c enable_memoize=off -c max_parallel_workers_per_gather=0";
 
+/// Other plans for a statement that compares two tables over a long stretch: they are read side by side instead of asking the one
+/// for each row of the other. Within a transaction only, so that a plan that is kept is always made with them.
+pub(crate) const SIDE_BY_SIDE: &str =
+    "SET LOCAL enable_mergejoin = on; SET LOCAL enable_nestloop = off; SET LOCAL enable_sort = off";
+
 /// Between two signs of life that are asked of a silent server; the system's own interval is over a minute.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 
@@ -137,6 +142,15 @@ impl Connections {
         let client = self.get(lane).await?;
         let transaction = Transaction { connections: self, client: Some(client), _permit: permit };
         transaction.client()?.batch_execute(BEGIN).await.map_err(|error| store_error(&error))?;
+        Ok(transaction)
+    }
+
+    /// A transaction that only reads, with these settings for its statements.
+    pub(crate) async fn begin_read(&self, lane: Lane, settings: &str) -> Result<Transaction<'_>, Error> {
+        let client = self.get(lane).await?;
+        let transaction = Transaction { connections: self, client: Some(client), _permit: None };
+        let begin = format!("BEGIN READ ONLY; {settings}");
+        transaction.client()?.batch_execute(&begin).await.map_err(|error| store_error(&error))?;
         Ok(transaction)
     }
 
@@ -285,6 +299,13 @@ impl Transaction<'_> {
             (Ok(_), Err(error)) => Err(error.into()),
             (Err(trouble), Ok(()) | Err(_)) => Err(trouble),
         }
+    }
+
+    /// Ends one that only read.
+    pub(crate) async fn end_read<T>(mut self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+        self.client()?.batch_execute("ROLLBACK").await?;
+        drop(self.client.take());
+        outcome
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) enum Found {
     Stored(StoredJob),
     /// It was taken out; made again, it goes on from there.
     Removed(JobMark),
+    /// It is there, and cannot be read for this reason, which names it.
+    Unreadable(String),
 }
 
 #[derive(Default)]
@@ -62,6 +64,8 @@ pub(crate) struct JobSlot {
     pub(crate) stored: Option<StoredJob>,
     /// Of a job that was taken out before.
     pub(crate) removed: Option<JobMark>,
+    /// Of a job that is there, why it cannot be read: nothing is made of it.
+    unreadable: Option<String>,
     pub(crate) now: Option<Arc<Job>>,
     pub(crate) changed: bool,
 }
@@ -118,6 +122,8 @@ impl Missing {
 #[derive(Default)]
 pub(crate) struct Desk {
     pub(crate) jobs: BTreeMap<JobKey, JobSlot>,
+    /// Some job that was read cannot be.
+    has_unreadable: bool,
     pub(crate) schedules: BTreeMap<ScheduleKey, ScheduleSlot>,
     pub(crate) keys: BTreeMap<Named, KeySlot>,
     names: BTreeMap<Named, Option<ScheduleId>>,
@@ -162,14 +168,21 @@ impl Desk {
     }
 
     pub(crate) fn add_job(&mut self, key: JobKey, found: Option<Found>) {
-        let (stored, removed) = match found {
-            Some(Found::Stored(stored)) => (Some(stored), None),
-            Some(Found::Removed(mark)) => (None, Some(mark)),
-            None => (None, None),
-        };
-        let now = stored.as_ref().map(|stored| Arc::clone(&stored.job));
+        let mut slot = JobSlot::default();
+        match found {
+            Some(Found::Stored(stored)) => {
+                slot.now = Some(Arc::clone(&stored.job));
+                slot.stored = Some(stored);
+            }
+            Some(Found::Removed(mark)) => slot.removed = Some(mark),
+            Some(Found::Unreadable(reason)) => {
+                slot.unreadable = Some(reason);
+                self.has_unreadable = true;
+            }
+            None => {}
+        }
         self.recalled.remove(&key);
-        self.jobs.insert(key, JobSlot { stored, removed, now, changed: false });
+        self.jobs.insert(key, slot);
     }
 
     /// Takes a job as it was last seen.
@@ -213,6 +226,7 @@ impl Desk {
     pub(crate) fn job(&mut self, tenant: &Tenant, id: JobId) -> Result<Option<Arc<Job>>, Error> {
         let key = (tenant.clone(), id);
         match self.jobs.get(&key) {
+            Some(JobSlot { unreadable: Some(reason), .. }) => Err(Error::Corrupt(reason.clone())),
             Some(slot) => Ok(slot.now.clone()),
             None => {
                 self.missing.jobs.insert(key);
@@ -266,8 +280,14 @@ impl Desk {
         )
     }
 
-    /// Takes in what one order changes.
-    pub(crate) fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
+    /// Takes in what one order changes: all of it, or nothing if that would replace a job that cannot be read.
+    pub(crate) fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
+        for change in changes.jobs.iter().filter(|_| self.has_unreadable) {
+            let slot = self.jobs.get(&(tenant.clone(), change.id()));
+            if let Some(reason) = slot.and_then(|slot| slot.unreadable.as_ref()) {
+                return Err(Error::Corrupt(reason.clone()));
+            }
+        }
         for change in changes.jobs {
             let key = (tenant.clone(), change.id());
             let is_looked_for = self.looks_for_new || !matches!(change, JobChange::New(_));
@@ -291,6 +311,7 @@ impl Desk {
         if let Some((used_for, claim)) = changes.key {
             self.take_key(tenant, used_for, claim);
         }
+        Ok(())
     }
 
     fn put_schedule(&mut self, key: ScheduleKey, schedule: Arc<Schedule>) {

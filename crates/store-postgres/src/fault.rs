@@ -70,7 +70,7 @@ fn is_own(code: &SqlState) -> bool {
 }
 
 /// Whether nothing was said because the connection is gone; otherwise it was said, and could not be read.
-fn is_cut_off(error: &tokio_postgres::Error) -> bool {
+pub(crate) fn is_cut_off(error: &tokio_postgres::Error) -> bool {
     let cause = std::error::Error::source(error);
     error.is_closed() || cause.is_some_and(|cause| cause.is::<std::io::Error>())
 }

@@ -15,6 +15,7 @@
 //! | `many` | several databases as one store |
 //! | `read` | due jobs, lists, schedules |
 //! | `record` | what is kept as bytes |
+//! | `unreadable` | what is done about rows that cannot be read |
 //! | `partitions`, `history` | days made ahead, and dropped when they are old |
 //! | `upkeep` | what is done every so often, and when the database is in trouble |
 //!
@@ -51,6 +52,7 @@ mod store;
 mod submit;
 mod tls;
 mod uid;
+mod unreadable;
 mod upkeep;
 mod write;
 

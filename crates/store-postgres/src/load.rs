@@ -20,6 +20,7 @@ use crate::record::spec::Body;
 use crate::record::{Unreadable, schedule, spec, status};
 use crate::sql;
 use crate::uid::Uid;
+use crate::unreadable::or_unreadable;
 
 /// A shard, as a column holds it.
 pub(crate) fn shard_column(shard: Shard) -> i16 {
@@ -88,6 +89,11 @@ pub(crate) const REMOVED: i16 = 8;
 
 /// The job in a row with its body and its last event, if there is one.
 pub(crate) fn found_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<Found, Trouble> {
+    let found = or_unreadable(read_job(tenant, id, row))?;
+    Ok(found.unwrap_or_else(|reason| Found::Unreadable(format!("job {id} of tenant {tenant}: {reason}"))))
+}
+
+fn read_job(tenant: &Tenant, id: JobId, row: &Row) -> Result<Found, Trouble> {
     let shard = row.try_get("shard")?;
     let Some(seq) = row.try_get::<_, Option<i32>>("seq")? else {
         let mark = JobMark { seq: 0, body_seq: None, shard };

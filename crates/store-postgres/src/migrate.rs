@@ -5,7 +5,7 @@ use tidewheel_core::limits::BUCKET_MS;
 use tokio_postgres::Client;
 
 use crate::connections::config_of;
-use crate::fault::reason;
+use crate::fault::{is_cut_off, reason};
 use crate::hosts::Hosts;
 use crate::options::Options;
 
@@ -49,9 +49,12 @@ const LOCK: &str = "SELECT pg_advisory_lock(1953064049, hashtext($1))";
 /// Why a database cannot be brought, or used, as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// It cannot be reached, or refused a statement.
+    /// It refused a connection or a statement.
     #[error("the database cannot be migrated: {0}")]
     Failed(String),
+    /// It cannot be reached, or was cut off.
+    #[error("the database cannot be migrated: {0}")]
+    Unreachable(String),
     /// Its schema is of a newer program.
     #[error("the database has schema {found}, and this program knows {SCHEMA_NUMBER}: use a newer program")]
     Newer {
@@ -76,7 +79,8 @@ pub enum MigrateError {
 
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(reason(&error))
+        let text = reason(&error);
+        if is_cut_off(&error) { Self::Unreachable(text) } else { Self::Failed(text) }
     }
 }
 
@@ -96,7 +100,7 @@ pub(crate) async fn connect(options: &Options) -> Result<Client, MigrateError> {
     let hosts = Hosts::new(&config, tls, options.connect);
     let connecting = tokio::time::timeout(options.call, hosts.connect()).await;
     let (client, connection) =
-        connecting.map_err(|_| MigrateError::Failed("the database does not answer".to_owned()))??;
+        connecting.map_err(|_| MigrateError::Unreachable("the database does not answer".to_owned()))??;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "the connection of a migration ended");

@@ -107,10 +107,11 @@ impl Database {
     async fn find_now(&self, keys: &[JobKey]) -> Result<Vec<Option<StoredJob>>, Trouble> {
         let client = self.connections.get(Lane::Caller).await?;
         let stored = |found| match found {
-            Some(Found::Stored(stored)) => Some(stored),
-            Some(Found::Removed(_)) | None => None,
+            Some(Found::Stored(stored)) => Ok(Some(stored)),
+            Some(Found::Unreadable(reason)) => Err(Trouble::Own(Error::Corrupt(reason))),
+            Some(Found::Removed(_)) | None => Ok(None),
         };
-        Ok(find_jobs(&client, keys).await?.into_iter().map(stored).collect())
+        find_jobs(&client, keys).await?.into_iter().map(stored).collect()
     }
 
     async fn find_key_now(

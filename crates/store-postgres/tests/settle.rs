@@ -149,6 +149,29 @@ async fn what_has_begun_is_passed_and_what_comes_in_below_is_found() {
     store.close().await.unwrap();
 }
 
+/// Whether somebody waits in a place is told from its first jobs alone; a listing tells it exactly.
+#[tokio::test]
+async fn a_bucket_of_which_many_have_begun_is_named_until_the_marks_have_moved() {
+    let store = PostgresStore::open(database::fresh()).await.unwrap();
+    let jobs: Vec<Job> = (0..70).map(|n| job(n, 7)).collect();
+    submit(&store, &jobs).await;
+    for job in &jobs {
+        finish(&store, job).await;
+    }
+    let bucket = Bucket::of(START);
+    assert_eq!(store.next_bucket(shard(), Bucket(0), bucket).await.unwrap(), Some(bucket));
+    assert!(store.due_tenants(shard(), bucket, None, 10).await.unwrap().is_empty());
+    let last = job(100, 7);
+    submit(&store, std::slice::from_ref(&last)).await;
+    assert!(has_work(&store).await);
+    let listed = store.due_tenants(shard(), bucket, None, 10).await.unwrap();
+    assert_eq!(listed[0].first_at, last.status.due_at, "those that have begun are passed");
+    finish(&store, &last).await;
+    settle(&store, Timestamp::MAX).await;
+    assert!(!has_work(&store).await);
+    store.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_job_that_is_being_written_is_not_passed_and_an_old_transaction_holds_nothing_up() {
     let options = database::fresh();

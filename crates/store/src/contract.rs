@@ -155,6 +155,9 @@ pub struct DuePage {
     pub resume: Option<Position>,
     /// When the range is exhausted: the tenant's next job in this bucket after `until`, if there is one.
     pub next_at: Option<Timestamp>,
+    /// Jobs that would be on the page, but cannot be read. Each takes up a place on it, so that there may be more behind a
+    /// page without jobs.
+    pub unread: usize,
 }
 
 /// How far the owner of a shard has come, so that its successor need not start from the beginning.
@@ -298,6 +301,9 @@ pub trait Store: Schedules + Documents + Audit {
     ) -> Result<Vec<Result<Applied, Refusal>>, Error>;
 
     /// The oldest bucket between `from` and `until`, both included, in which this shard has waiting jobs.
+    ///
+    /// # Contract
+    /// Passes none in which a job waits. It may name one in which many have just begun and none waits any more.
     async fn next_bucket(&self, shard: Shard, from: Bucket, until: Bucket) -> Result<Option<Bucket>, Error>;
 
     /// Tenants with waiting jobs in a bucket, in order of their names, those after `after`, at most `count_max`.
@@ -317,13 +323,14 @@ pub trait Store: Schedules + Documents + Audit {
     /// # Contract
     /// Jobs that wait ([`Job::armed_at`]) and only those, each at the time it is armed for, in an order that
     /// rises with that time and is the same for every read; a job that is running, moved away or finished is
-    /// not there. Reads nothing beyond the page.
+    /// not there. Reads nothing beyond the page. One that cannot be read is passed over ([`DuePage::unread`]), and the store's
+    /// log says why; it is there again once it can be read.
     async fn due(&self, due: Due) -> Result<DuePage, Error>;
 
     /// Jobs with an attempt under way, of all shards, without their payloads.
     ///
     /// # Contract
-    /// Reads what is running, not what is waiting.
+    /// Reads what is running, not what is waiting. One that cannot be read is passed over, and the store's log says why.
     async fn running(&self) -> Result<Vec<Job>, Error>;
 
     /// Jobs with an attempt under way, of these shards at least.
@@ -335,6 +342,9 @@ pub trait Store: Schedules + Documents + Audit {
     }
 
     /// Jobs by id.
+    ///
+    /// # Contract
+    /// Fails with [`Error::Corrupt`], which names the job, if one of them is there and cannot be read.
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error>;
 
     /// Jobs of several tenants by id, all or none. The caller may be about to report on them, so that what is running is
@@ -377,7 +387,8 @@ pub trait Store: Schedules + Documents + Audit {
     /// matches is on exactly one page, whatever happens to others meanwhile. Looks at no more than
     /// [`tidewheel_core::limits::LIST_SCAN_COUNT_MAX`] records before it hands back a cursor, and says at how many.
     /// Jobs that wait and have never run may be many: unless [`State::Scheduled`] is wanted, none of them is looked at,
-    /// and where only those are wanted that are due, none that stands at a later time.
+    /// and where only those are wanted that are due, none that stands at a later time. One that cannot be read is left out, and
+    /// the store's log says why.
     async fn list(&self, query: ListQuery) -> Result<Page, Error>;
 
     /// Exact counts of one tenant's jobs by state, or of all tenants' together.

@@ -38,12 +38,14 @@ pub enum ScheduleCommand {
         /// Its id was made for this order, which is given for the first time: nobody needs to look for it.
         fresh: bool,
     },
-    /// Give it another definition and name.
+    /// Give it another definition and name, and have it pause or go on: all of it, or, refused, nothing.
     Update {
         /// The new definition.
         definition: Box<Definition>,
         /// The new name.
         name: Option<Arc<str>>,
+        /// Whether it pauses or goes on; none leaves that as it is.
+        paused: Option<bool>,
     },
     /// Stop firing until resumed.
     Pause,
@@ -59,8 +61,15 @@ pub enum ScheduleCommand {
     Backfill(Vec<Job>),
     /// Its zone has other rules now.
     Retime(Zone),
-    /// The calendar it names has other dates now; the store has them already. Also mends a broken chain: an
-    /// occurrence that is lost is stored again. Where nothing is wrong, nothing is changed.
+    /// A calendar has other dates now; the store has them already. Nothing for a schedule that does not name it. What
+    /// has passed keeps to the dates before.
+    Redate {
+        /// The calendar's name.
+        name: Arc<str>,
+        /// The dates it had before; none if it was not there.
+        before: Option<Arc<Dates>>,
+    },
+    /// Mend a broken chain: an occurrence that is lost is stored again. Where nothing is wrong, nothing is changed.
     Rearm,
 }
 
@@ -214,7 +223,7 @@ pub trait Schedules: Send + Sync + 'static {
     ) -> Result<LedgerPage, Error>;
 
     /// Stores a calendar, or removes it with `None`. Schedules that name it keep their pending occurrence until
-    /// they are told to [`ScheduleCommand::Rearm`].
+    /// they are told of it: [`ScheduleCommand::Redate`].
     async fn put_calendar(&self, tenant: &Tenant, name: &str, dates: Option<Dates>) -> Result<(), Error>;
 
     /// A calendar's dates.

@@ -82,6 +82,8 @@ pub struct ReplayRequest {
     pub payload: Option<Bytes>,
     /// Another target.
     pub target: Option<Arc<Target>>,
+    /// How long one attempt may take there; without it, the job keeps its own.
+    pub timeout_ms: Option<i64>,
 }
 
 known_fields!(ReplayFields {
@@ -100,20 +102,14 @@ impl ReplayRequest {
         let fields: ReplayFields<'_> = read::optional_body(text, at, faults)?;
         let payload = fields.payload.and_then(|field| read_payload(&field, at, faults));
         let target = TargetFields { target: fields.target, target_url: fields.target_url };
-        let target = read_target(&target, rules, at, faults).and_then(|(target, timeout_ms)| {
-            // The time an attempt may take belongs to the job, which keeps its own.
-            if timeout_ms.is_some() {
-                faults.add(
-                    Code::InvalidValue,
-                    &at.field("target"),
-                    "a replay keeps the job's timeout; leave it out",
-                );
-                return None;
-            }
-            Some(Arc::new(target))
-        });
+        let (target, timeout_ms) = read_target(&target, rules, at, faults).unzip();
         let start = read_start(fields.run_at, fields.delay, now, at, faults)?;
-        Some(Self { run_at: start.at(now), payload, target })
+        Some(Self {
+            run_at: start.at(now),
+            payload,
+            target: target.map(Arc::new),
+            timeout_ms: timeout_ms.flatten(),
+        })
     }
 }
 

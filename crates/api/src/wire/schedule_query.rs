@@ -16,6 +16,8 @@ pub const LIST: &[&str] = &["state", "type", "name", "calendar", "limit", "curso
 pub const PAGE: &[&str] = &["limit", "cursor"];
 /// Parameters of a schedule's next fires.
 pub const NEXT: &[&str] = &["count"];
+/// Parameters of a preview.
+pub const PREVIEW: &[&str] = &["limits"];
 
 /// Fires told of one schedule unless asked otherwise.
 const NEXT_COUNT_DEFAULT: usize = 10;
@@ -39,6 +41,8 @@ pub struct ScheduleQuery {
     pub payload: bool,
     /// How many fires.
     pub count: usize,
+    /// Whether a preview keeps to the tenant's limits.
+    pub limits: bool,
 }
 
 impl ScheduleQuery {
@@ -54,6 +58,7 @@ impl ScheduleQuery {
             cursor: None,
             payload: true,
             count: NEXT_COUNT_DEFAULT,
+            limits: false,
         };
         let mut seen: Vec<Cow<'_, str>> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()).take(PARAMETERS_COUNT_MAX) {
@@ -86,6 +91,7 @@ impl ScheduleQuery {
             "limit" => self.limit = limit(value)?,
             "cursor" => self.cursor = Some(value.to_owned()),
             "payload" => self.payload = boolean(value)?,
+            "limits" => self.limits = boolean(value)?,
             // Only `count` is left of what is known.
             _ => {
                 let count = value.parse().ok().filter(|count| (1..=PREVIEW_COUNT_MAX).contains(count));
@@ -130,6 +136,7 @@ mod tests {
         assert_eq!((query.calendar.as_deref(), query.cursor.as_deref()), (Some("c"), Some("x")));
         assert_eq!((query.limit, query.payload), (7, false));
         assert_eq!((read("count=3", NEXT).unwrap().count, read("", NEXT).unwrap().count), (3, 10));
+        assert!(read("limits=true", PREVIEW).unwrap().limits && !read("", PREVIEW).unwrap().limits);
     }
 
     #[test]

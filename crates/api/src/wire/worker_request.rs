@@ -39,7 +39,13 @@ pub struct TakeRequest {
     pub lease_ms: i64,
 }
 
-known_fields!(TakeFields { worker = "worker", max = "max", wait = "wait", lease = "lease" });
+known_fields!(TakeFields {
+    worker = "worker",
+    max = "max",
+    wait = "wait",
+    lease = "lease",
+    idempotency_key = "idempotency_key",
+});
 
 impl TakeRequest {
     /// Reads the wish; everything in it may be left out.

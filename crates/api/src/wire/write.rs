@@ -216,31 +216,41 @@ pub fn taken_job(out: &mut JsonWriter, job: &Job, trace: Option<&TraceContext>) 
     });
 }
 
-/// Writes a job's attempts, oldest first, the one under way last.
-pub fn attempts(out: &mut JsonWriter, job: &Job) {
-    out.array(|out| {
-        for attempt in &job.status.attempts {
-            ended_attempt(out, attempt);
+/// Writes a job's attempts after that number, oldest first, the one under way last, at most so many. Gives the number of
+/// the last one that was written, if there are more.
+pub fn attempts(out: &mut JsonWriter, job: &Job, after: u32, count_max: usize) -> Option<u32> {
+    let ended = job.status.attempts.iter().map(|attempt| (attempt.number, Some(attempt)));
+    let under_way = job.status.running.iter().map(|_| (job.status.attempt, None));
+    let mut left = ended.chain(under_way).filter(|(number, _)| *number > after);
+    let mut last = None;
+    for (number, attempt) in left.by_ref().take(count_max) {
+        match attempt {
+            Some(attempt) => ended_attempt(out, attempt),
+            None => attempt_under_way(out, job),
         }
-        if let Some(running) = &job.status.running {
-            out.object(|out| {
-                out.key("attempt").number(job.status.attempt);
-                out.key("state").text(State::Running.as_str());
-                out.key("worker").text(&running.worker);
-                out.key("started_at").plain(running.started_at);
-                out.key("finished_at").null();
-                out.key("status_code").null();
-                out.key("detail").text("");
-                out.key("lease_until").plain(running.lease_until);
-                progress(out, job);
-            });
-        }
-    });
+        last = Some(number);
+    }
+    left.next().and(last)
 }
 
 /// Writes the field `idempotency_key`, as it is for every attempt.
 pub fn run_key(out: &mut JsonWriter, job: &Job) {
     out.key("idempotency_key").text(&job.run_key());
+}
+
+fn attempt_under_way(out: &mut JsonWriter, job: &Job) {
+    let Some(running) = &job.status.running else { return };
+    out.object(|out| {
+        out.key("attempt").number(job.status.attempt);
+        out.key("state").text(State::Running.as_str());
+        out.key("worker").text(&running.worker);
+        out.key("started_at").plain(running.started_at);
+        out.key("finished_at").null();
+        out.key("status_code").null();
+        out.key("detail").text("");
+        out.key("lease_until").plain(running.lease_until);
+        progress(out, job);
+    });
 }
 
 fn ended_attempt(out: &mut JsonWriter, attempt: &Attempt) {

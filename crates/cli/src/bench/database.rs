@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 use super::plan::PATIENCE;
 use super::stopwatch::{Stopwatch, pause};
 use super::subject::Sync;
+use crate::failure::Failure;
 
 /// How long the server may take to answer at first.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -44,13 +45,12 @@ pub(super) struct PostgresServer {
 
 impl PostgresServer {
     /// Connects, and asks what it is.
-    pub(super) async fn find(url: &str) -> anyhow::Result<Arc<Self>> {
-        let client = connect(url).await.with_context(|| {
-            format!(
-                "the PostgreSQL server at {} cannot be reached: is it running, and the URL right?",
-                shown(url)
-            )
-        })?;
+    pub(super) async fn find(url: &str) -> Result<Arc<Self>, Failure> {
+        let client = connect(url).await.map_err(|fault| not_connected(url, fault))?;
+        Self::ask(url, client).await.map_err(Failure::Server)
+    }
+
+    async fn ask(url: &str, client: Client) -> anyhow::Result<Arc<Self>> {
         let row =
             client.query_one(ABOUT, &[]).await.context("asking the PostgreSQL server for its settings")?;
         let version: i64 = row.try_get(1)?;
@@ -215,6 +215,23 @@ impl OpenTransaction {
         let row = self.client.query_one(AGE, &[]).await.context("the old transaction has ended meanwhile")?;
         Ok(Duration::from_millis(row.try_get::<_, i64>(0)?.unsigned_abs()))
     }
+}
+
+/// What is told of a server that does not let the benchmark in, or is not there.
+fn not_connected(url: &str, fault: anyhow::Error) -> Failure {
+    let server = shown(url);
+    if fault.is::<tidewheel_store::Error>() {
+        return Failure::Usage(format!("the PostgreSQL server at {server} cannot be used: {fault:#}"));
+    }
+    let said = fault.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code);
+    if said.is_some() {
+        return Failure::Refused(format!(
+            "the PostgreSQL server at {server} refuses the benchmark: {fault:#}"
+        ));
+    }
+    Failure::Unreachable(format!(
+        "the PostgreSQL server at {server} cannot be reached: is it running, and the URL right? {fault:#}"
+    ))
 }
 
 async fn connect(url: &str) -> anyhow::Result<Client> {

@@ -31,7 +31,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use tidewheel_core::time::parse_duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,6 +45,7 @@ use self::subject::Remote;
 pub(crate) use self::worker_process::{BenchWorkerArgs, run as run_worker};
 use crate::args::Format;
 use crate::config::{secure, values};
+use crate::failure::Failure;
 use crate::out::Out;
 
 const EXAMPLES: &str = "\
@@ -119,7 +119,7 @@ struct Bench {
 
 impl BenchArgs {
     /// The database server to use, from flags alone: a benchmark must only touch one that was named for it.
-    fn store(&self) -> anyhow::Result<Option<String>> {
+    fn store(&self) -> Result<Option<String>, Failure> {
         // Checked here, not by the parser of flags: that one would repeat a password that is in it.
         let (flag, url) = match (&self.store, &self.store_file) {
             (None, None) => return Ok(None),
@@ -129,7 +129,7 @@ impl BenchArgs {
                 (format!("--store-file: {}", file.display()), url)
             }
         };
-        url.map(Some).map_err(|fault| anyhow!("{flag}: {fault}"))
+        url.map(Some).map_err(|fault| Failure::Usage(format!("{flag}: {fault}")))
     }
 
     fn wanted(&self) -> Wanted {
@@ -152,20 +152,18 @@ fn transaction_age(text: &str) -> Result<Duration, String> {
     Ok(age)
 }
 
-/// Measures the server at `url`, or servers of its own.
-pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) -> anyhow::Result<()> {
+/// Measures the server at `url`, or servers of its own. What is wrong with the flags is told before anybody is asked.
+pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) -> Result<(), Failure> {
     crate::serve::huge_pages::go_without();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let store = args.store()?;
+    if url.is_some() && store.is_some() {
+        let text = "--url names a server, --store has one started: give one of them";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let remote = match url {
         Some(url) => Some(Remote::find(&url).await?),
         None => None,
     };
-    let store = args.store()?;
-    ensure!(
-        remote.is_none() || store.is_none(),
-        "--url names a server, --store has one started: give one of them"
-    );
     let on = match (&remote, &store) {
         (Some(remote), _) => On::Http { here: remote.is_here() },
         (None, Some(_)) => On::Postgres,
@@ -174,20 +172,30 @@ pub(crate) async fn run(args: BenchArgs, url: Option<String>, format: Format) ->
     let plan = Plan::new(args.quick, args.wanted());
     jobs::set_payload_bytes(args.payload);
     let only = if args.workers { vec![Part::Workers] } else { args.only };
-    let parts = parts(&only, on)?;
+    let parts = parts(&only, on).map_err(Failure::Usage)?;
+    if let Some(remote) = &remote {
+        remote.must_be_there().await?;
+    }
     let postgres = match store {
         Some(url) => Some(find_postgres(&url).await?),
         None => None,
     };
     let bench = Bench {
         plan,
-        scratch: Scratch::create(args.scratch.as_deref())?,
+        scratch: Scratch::create(args.scratch.as_deref()).map_err(Failure::Server)?,
         progress: Progress::new(parts.len()),
         remote,
         postgres,
     };
+    Box::pin(measure_and_tell(bench, &parts, format)).await.map_err(Failure::Server)
+}
+
+/// Measures, leaves nothing behind, and prints the figures.
+async fn measure_and_tell(bench: Bench, parts: &[Part], format: Format) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let measured = tokio::select! {
-        figures = measure(&bench, &parts) => figures,
+        figures = measure(&bench, parts) => figures,
         _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
         _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
     };
@@ -212,7 +220,7 @@ enum On {
     },
 }
 
-async fn find_postgres(url: &str) -> anyhow::Result<Arc<PostgresServer>> {
+async fn find_postgres(url: &str) -> Result<Arc<PostgresServer>, Failure> {
     let server = PostgresServer::find(url).await?;
     if let Some(warning) = server.warning() {
         Out::new(Format::Table).note(&format!("warning: {warning}"));
@@ -221,7 +229,7 @@ async fn find_postgres(url: &str) -> anyhow::Result<Arc<PostgresServer>> {
 }
 
 /// What to measure: what was asked for, or all that can be.
-fn parts(only: &[Part], on: On) -> anyhow::Result<Vec<Part>> {
+fn parts(only: &[Part], on: On) -> Result<Vec<Part>, String> {
     let mut chosen = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
         let obstacle = match on {
@@ -231,7 +239,7 @@ fn parts(only: &[Part], on: On) -> anyhow::Result<Vec<Part>> {
         };
         match (obstacle, on) {
             (Some(_), _) if only.is_empty() => {}
-            (Some(obstacle), _) => bail!("{} {obstacle}", part.title()),
+            (Some(obstacle), _) => return Err(format!("{} {obstacle}", part.title())),
             (None, On::Http { here: false }) if part.needs_target() => {
                 Out::new(Format::Table).note(&format!(
                     "left out: {}; the server cannot reach a target on this machine",

@@ -23,10 +23,13 @@ use super::database::Database;
 use super::plan::PATIENCE;
 use super::stopwatch::{Stopwatch, pause};
 use crate::config::AuditScope;
+use crate::failure::Failure;
 use crate::serve::node::{Node, NodeConfig};
 
 /// Attempts under way when a measurement ends are not waited for longer than this.
 const DRAIN: Duration = Duration::from_secs(10);
+/// How long a server that was named may take to answer at first.
+const CONNECT: Duration = Duration::from_secs(10);
 /// How often a condition that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -39,30 +42,45 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Finds the server of a URL such as `http://127.0.0.1:7400`.
-    pub(super) async fn find(url: &str) -> anyhow::Result<Self> {
-        let host =
-            url.strip_prefix("http://").context("the benchmark speaks plain HTTP: --url http://HOST:PORT")?;
+    pub(super) async fn find(url: &str) -> Result<Self, Failure> {
+        let wrong = |text: &str| Failure::Usage(text.to_owned());
+        let host = url
+            .strip_prefix("http://")
+            .ok_or_else(|| wrong("the benchmark speaks plain HTTP: --url http://HOST:PORT"))?;
         let host = host.trim_end_matches('/');
         if host.contains('/') {
-            bail!("--url takes no path here: http://HOST:PORT");
+            return Err(wrong("--url takes no path here: http://HOST:PORT"));
         }
         let named = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
             host.to_owned()
         } else {
             format!("{host}:80")
         };
-        let address =
-            tokio::net::lookup_host(&named).await.with_context(|| format!("looking up {host}"))?.next();
-        Ok(Self {
-            address: address.with_context(|| format!("{host} has no address"))?,
-            host: host.to_owned(),
-        })
+        let mut found = tokio::net::lookup_host(&named)
+            .await
+            .map_err(|fault| unreachable(host, &format!("looking it up: {fault}")))?;
+        let address = found.next().ok_or_else(|| unreachable(host, "it has no address"))?;
+        Ok(Self { address, host: host.to_owned() })
+    }
+
+    /// Connects once: that nobody is there is to be told before anything is measured.
+    pub(super) async fn must_be_there(&self) -> Result<(), Failure> {
+        let why = match tokio::time::timeout(CONNECT, Connection::open(self.address)).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(fault)) => format!("{fault:#}"),
+            Err(_) => format!("it does not answer within {} s", CONNECT.as_secs()),
+        };
+        Err(unreachable(&self.host, &why))
     }
 
     /// Whether it runs on this machine, so that it can reach a target here.
     pub(super) fn is_here(&self) -> bool {
         self.address.ip().is_loopback()
     }
+}
+
+fn unreachable(host: &str, why: &str) -> Failure {
+    Failure::Unreachable(format!("the server {host} cannot be reached: {why}"))
 }
 
 /// The server under test.

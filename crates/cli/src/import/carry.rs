@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tidewheel_core::cron::Cron;
-use tidewheel_core::limits::SCHEDULE_NAME_BYTES_MAX;
+use tidewheel_core::limits::{SCHEDULE_NAME_BYTES_MAX, TIMEOUT_MS_MAX};
+use tidewheel_core::time::format_duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::crontab::{CronLine, Lost};
@@ -72,11 +73,15 @@ fn schedule(name: &str, source: &CronLine, manner: &Manner) -> Result<Entry, Str
     });
     if let Some(fields) = document.as_object_mut() {
         match &manner.destination {
-            Destination::Queue(queue) => fields.insert("queue".to_owned(), queue.as_str().into()),
-            Destination::Template(url) => {
-                fields.insert("target_url".to_owned(), url.replace("{name}", name).into())
+            Destination::Queue(queue) => {
+                fields.insert("queue".to_owned(), queue.as_str().into());
+                // cron lets a command take as long as it likes: here, as long as any job may.
+                fields.insert("timeout".to_owned(), format_duration(TIMEOUT_MS_MAX).into());
             }
-        };
+            Destination::Template(url) => {
+                fields.insert("target_url".to_owned(), url.replace("{name}", name).into());
+            }
+        }
         if let Some(minutes) = source.random_delay_minutes {
             fields.insert("window".to_owned(), format!("{minutes}m").into());
         }

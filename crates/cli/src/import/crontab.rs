@@ -49,6 +49,8 @@ pub(super) struct Lost {
 const ZONE: &str = "CRON_TZ";
 /// Puts off the entries below by up to so many minutes.
 const RANDOM_DELAY: &str = "RANDOM_DELAY";
+/// What runs the commands below.
+const SHELL: &str = "SHELL";
 /// Where cron sends what commands print, and how.
 const MAIL: [&str; 4] = ["MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"];
 /// What other crons know beside the usual nicknames.
@@ -122,6 +124,12 @@ impl Setting {
             let minutes = value.parse().map_err(|_| "the delay is not a number of minutes".to_owned())?;
             self.random_delay_minutes = Some(minutes).filter(|minutes| *minutes > 0);
             return Ok(());
+        }
+        if name == SHELL && !value.starts_with('/') {
+            return Err(
+                "a shell is named by its whole path, such as /bin/bash; without it, /bin/sh runs the commands"
+                    .to_owned(),
+            );
         }
         self.env.insert(name.to_owned(), value);
         Ok(())
@@ -307,6 +315,14 @@ RANDOM_DELAY=30
                 "{line} {word}: {lost:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_shell_is_carried_over_if_a_worker_can_find_it() {
+        let crontab = read("SHELL=/bin/bash\nSHELL=fish\n@daily x\n", Owner::User);
+        let lines: Vec<usize> = crontab.lost.iter().map(|lost| lost.line).collect();
+        assert_eq!(lines, [2], "{crontab:?}");
+        assert_eq!(crontab.entries[0].env.get(SHELL).map(String::as_str), Some("/bin/bash"));
     }
 
     #[test]

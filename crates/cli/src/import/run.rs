@@ -19,10 +19,10 @@ use crate::schedule::plan::{self, Plan, Refused, Step, Strangers, Unchanged};
 
 const EXAMPLES: &str = "\
 Each entry becomes a schedule with the payload {\"command\": \"…\", \"env\": {…}}, for a worker that runs
-commands. Its name is made of the command, so importing the same file again changes nothing, and
-another time for the same command changes its schedule. Schedules of entries that are gone from the
-file stay. Lines that cannot be carried over, and entries the server refuses, are told one by one,
-and then the exit code is 1.
+commands and lets each take up to a day. The name is made of the command, so importing the same
+file again changes nothing, and another time for the same command changes its schedule. Schedules
+of entries that are gone from the file stay. Lines that cannot be carried over, and entries the
+server refuses, are told one by one, and then the exit code is 1. Pushes have the usual timeout.
 
 Examples:
   tidewheel import crontab jobs.cron --timezone America/New_York --queue commands

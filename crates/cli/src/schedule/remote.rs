@@ -64,7 +64,8 @@ pub(super) async fn previewed_fires(
         body.json(name, value);
     }
     body.json("count", FIRES_COUNT);
-    let call = Call::post(&["schedules", "preview"]).json(body.finish()).repeatable();
+    // What would be refused when it is put is to be told now.
+    let call = Call::post(&["schedules", "preview"]).query("limits", "true").json(body.finish()).repeatable();
     Ok(fires(&client.send(&call).await?.json()?))
 }
 

@@ -1,5 +1,6 @@
 //! One command for one job, in a process group of its own: what the command starts is stopped with it.
 
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use super::tail::Tail;
 
 /// Try again later, as sendmail has it (EX_TEMPFAIL).
 const EXIT_RETRY: i32 = 75;
+/// What of a payload's environment names the shell that runs its command, as in a crontab.
+const SHELL: &str = "SHELL";
+const SHELL_DEFAULT: &str = "/bin/sh";
 /// How long pipes may stay open after the command ended: somebody it left behind holds them.
 const PIPES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -33,6 +37,18 @@ struct Order {
     command: String,
     #[serde(default)]
     env: std::collections::BTreeMap<String, String>,
+}
+
+impl Order {
+    /// What runs the command.
+    fn shell(&self) -> Result<&str, Failure> {
+        let shell = self.env.get(SHELL).map_or(SHELL_DEFAULT, String::as_str);
+        if Path::new(shell).is_absolute() {
+            return Ok(shell);
+        }
+        let fault = "a shell is named by its whole path, such as /bin/bash";
+        Err(Failure::permanent(format!("the payload's env says {SHELL}={shell}: {fault}")))
+    }
 }
 
 /// How a command ended.
@@ -153,11 +169,12 @@ fn spawn(program: &Program, context: &Context, payload: &Bytes) -> Result<Child,
             let order: Order = serde_json::from_slice(payload).map_err(|fault| {
                 Failure::permanent(format!("the payload says no command to run: {fault}"))
             })?;
-            let mut command = Command::new("/bin/sh");
+            let mut command = Command::new(order.shell()?);
             command.arg("-c").arg(order.command).envs(order.env);
             command
         }
     };
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
     command
         .envs(facts(context))
         .stdin(Stdio::piped())
@@ -165,7 +182,7 @@ fn spawn(program: &Program, context: &Context, payload: &Bytes) -> Result<Child,
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|fault| Failure::retry(format!("the command cannot be started: {fault}")))
+        .map_err(|fault| Failure::retry(format!("{name} cannot be started: {fault}")))
 }
 
 /// What a command knows of its job.

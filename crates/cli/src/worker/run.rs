@@ -69,8 +69,8 @@ pub(crate) struct RunArgs {
     /// The worker's name [default: the machine's, and the process id]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// Runs the payload's `command` with its `env` by /bin/sh, as `import crontab` makes them: whoever may
-    /// submit to the queue may run anything here
+    /// Runs the payload's `command` with its `env` by /bin/sh, or by the SHELL of that `env`, as `import crontab`
+    /// makes them: whoever may submit to the queue may run anything here
     #[arg(long, conflicts_with = "command")]
     danger_run_payload: bool,
     /// The command, and what it is given

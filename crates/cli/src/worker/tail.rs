@@ -43,11 +43,13 @@ impl Tail {
         whole.trim().to_owned()
     }
 
-    /// The job's result: the last line if it is JSON, else the last lines as a text, else nothing.
+    /// The job's result: the last line if it is JSON, else the last lines as a text, else nothing. What was no text takes
+    /// more room than it did once it is one, so the size is looked at after that.
     pub(super) fn result(&self) -> Bytes {
         let text = self.text();
         let last = text.lines().next_back().unwrap_or_default().trim();
-        if serde_json::from_str::<serde::de::IgnoredAny>(last).is_ok() {
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(last).is_ok();
+        if is_json && last.len() <= RESULT_BYTES_MAX {
             return Bytes::copy_from_slice(last.as_bytes());
         }
         let mut lines: &str = &text;
@@ -88,6 +90,19 @@ mod tests {
         assert_eq!(tail("sending\n{\"id\": 7}\n").result(), "{\"id\": 7}");
         assert_eq!(tail("one\ntwo\n").result(), "\"one\\ntwo\"");
         assert_eq!(tail(" \n").result(), "");
+    }
+
+    #[test]
+    fn json_that_is_too_large_once_it_is_a_text_is_cut_like_any_text() {
+        let mut tail = Tail::default();
+        // Each of these bytes is replaced by three.
+        tail.push(b"\"");
+        tail.push(&[0xff; RESULT_BYTES_MAX / 2]);
+        tail.push(b"\"");
+        let result = tail.result();
+        assert!(result.len() <= RESULT_BYTES_MAX, "{} bytes", result.len());
+        let text: String = serde_json::from_slice(&result).unwrap();
+        assert!(text.starts_with('\u{fffd}') && text.ends_with("\u{fffd}\""), "{text}");
     }
 
     #[test]

@@ -21,15 +21,26 @@ impl Cluster {
     pub(crate) fn start() -> Self {
         let (postgres, data) = (Postgres::start(), TempDir::new().unwrap());
         let start = || Server::start_with(data.path(), &["--store", &postgres.url()]);
-        let nodes = [start(), start()];
+        let cluster = Self { nodes: [start(), start()], _data: data, _postgres: postgres };
+        cluster.until_shared_out();
+        cluster
+    }
+
+    /// Waits until each node has half of the shards; gives [`Self::leases`].
+    pub(crate) fn until_shared_out(&self) -> Vec<Value> {
         until("the shards to be shared out", || {
-            let cluster = nodes[0].get("/v1/cluster");
+            let cluster = self.nodes[0].get("/v1/cluster");
             let all = cluster["nodes"].as_array().unwrap();
             let is_half =
                 |node: &Value| node["shards"] == u64::from(SHARDS / 2) && node["state"] == "serving";
-            (all.len() == 2 && all.iter().all(is_half)).then_some(())
-        });
-        Self { nodes, _data: data, _postgres: postgres }
+            (all.len() == 2 && all.iter().all(is_half)).then(|| leases_of(&cluster))
+        })
+    }
+
+    /// Which shards each node has, and since which epochs; those of the first node first. While it stays the same, no node has
+    /// lost a shard, as one does that stands still for longer than its leases last.
+    pub(crate) fn leases(&self) -> Vec<Value> {
+        leases_of(&self.nodes[0].get("/v1/cluster"))
     }
 
     /// Sets a tenant up through one node, and waits until both go by it.
@@ -44,6 +55,10 @@ impl Cluster {
             (shown == set.json()).then_some(())
         });
     }
+}
+
+fn leases_of(cluster: &Value) -> Vec<Value> {
+    cluster["nodes"].as_array().unwrap().iter().map(|node| node["leases"].clone()).collect()
 }
 
 /// Calls a node as a tenant.

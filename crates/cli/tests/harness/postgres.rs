@@ -9,6 +9,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+/// How many seconds it may take to start and to stop.
+const PATIENCE_S: &str = "300";
+
 /// A database server.
 pub(crate) struct Postgres {
     folder: TempDir,
@@ -58,14 +61,21 @@ impl Postgres {
             .program("pg_ctl")
             .arg("-D")
             .arg(&data)
-            .args(["-w", "-t", "60", "-o", &settings, "-l"])
+            .args(["-w", "-t", PATIENCE_S, "-o", &settings, "-l"])
             .arg(data.join("server.log"))
             .arg("start"));
     }
 
     /// Stops it as a crash would: what was not synced is gone.
     pub(crate) fn crash(&self) {
-        run(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-m", "immediate", "-w", "stop"]));
+        run(self.program("pg_ctl").arg("-D").arg(self.data()).args([
+            "-m",
+            "immediate",
+            "-w",
+            "-t",
+            PATIENCE_S,
+            "stop",
+        ]));
     }
 
     /// Lets only those in from now on who speak TLS and show a certificate of that authority.

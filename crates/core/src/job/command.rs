@@ -115,6 +115,8 @@ pub enum Command {
         payload: Option<Bytes>,
         /// Another target.
         target: Option<Arc<Target>>,
+        /// Another time that one attempt may take.
+        timeout_ms: Option<i64>,
     },
     /// Drop a dead job.
     Discard,

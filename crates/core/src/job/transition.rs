@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Attempt, Command, Destination, Ending, Failure, Finding, Job, Running, State, Status, Token};
+use super::{
+    Attempt, Command, Destination, Ending, Failure, Finding, Job, Priority, Running, State, Status, Token,
+};
 use crate::limits::{
     ATTEMPTS_KEPT_COUNT_MAX, ATTEMPTS_LIFETIME_COUNT_MAX, ATTEMPTS_LOST_FREE_COUNT_MAX, LEASE_MS_MAX,
     LEASE_MS_MIN, RETRY_DELAY_MS_MAX,
@@ -101,34 +103,38 @@ pub fn transition(job: &Job, command: &Command, now: Timestamp) -> Result<Change
             next.status.due_at = next.status.due_at.min(now);
             Ok(Change::To(next))
         }
-        Command::Amend { run_at, priority } => {
-            let mut next = waiting(job)?;
-            if let (Some(run_at), Some(expires_at)) = (run_at, job.spec.expires_at)
-                && expires_at <= *run_at
-            {
-                return Err(Rejection::ExpiresBefore(expires_at));
-            }
-            next.status.due_at = run_at.unwrap_or(next.status.due_at);
-            if let Some(priority) = priority {
-                Arc::make_mut(&mut next.spec).priority = *priority;
-            }
-            Ok(Change::To(next))
-        }
+        Command::Amend { run_at, priority } => amend(job, *run_at, *priority),
         Command::Rerun { run_at } if state.is_finished() => Ok(Change::To(restarted(job, *run_at))),
         Command::Rerun { .. } => Err(Rejection::NotFinished(state)),
-        Command::Replay { run_at, payload, target } if state == State::Dead => {
+        Command::Replay { run_at, payload, target, timeout_ms } if state == State::Dead => {
             let mut next = restarted(job, *run_at);
+            let spec = Arc::make_mut(&mut next.spec);
             if let Some(payload) = payload {
-                Arc::make_mut(&mut next.spec).payload = payload.clone();
+                spec.payload = payload.clone();
             }
             if let Some(target) = target {
-                Arc::make_mut(&mut next.spec).destination = Destination::Target(Arc::clone(target));
+                spec.destination = Destination::Target(Arc::clone(target));
             }
+            spec.timeout_ms = timeout_ms.unwrap_or(spec.timeout_ms);
             Ok(Change::To(next))
         }
         Command::Discard if state == State::Dead => Ok(Change::Gone),
         Command::Replay { .. } | Command::Discard => Err(Rejection::NotDead(state)),
     }
+}
+
+fn amend(job: &Job, run_at: Option<Timestamp>, priority: Option<Priority>) -> Result<Change, Rejection> {
+    let mut next = waiting(job)?;
+    if let (Some(run_at), Some(expires_at)) = (run_at, job.spec.expires_at)
+        && expires_at <= run_at
+    {
+        return Err(Rejection::ExpiresBefore(expires_at));
+    }
+    next.status.due_at = run_at.unwrap_or(next.status.due_at);
+    if let Some(priority) = priority {
+        Arc::make_mut(&mut next.spec).priority = priority;
+    }
+    Ok(Change::To(next))
 }
 
 fn claim(

@@ -82,6 +82,16 @@ pub fn check(
     faults.0
 }
 
+/// Checks that fires do not come closer together than the tenant's limits allow.
+///
+/// # Errors
+/// With the fault of the field that is to blame, when they do.
+pub fn check_interval(rule: &Rule, interval_ms_min: i64) -> Result<(), Fault> {
+    let mut faults = Faults(Vec::new());
+    faults.timing(&rule.timing, interval_ms_min.max(SCHEDULE_INTERVAL_MS_MIN));
+    faults.0.pop().map_or(Ok(()), Err)
+}
+
 /// What is to blame when a beat comes, and no fire does.
 fn leaves_nothing(rule: &Rule) -> Fault {
     let start = rule.start_at.filter(|start| !comes_after(rule, start.plus_ms(-1), rule.dst));

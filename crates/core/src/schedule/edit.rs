@@ -155,6 +155,41 @@ pub fn update(schedule: &Schedule, calendar: Option<&Dates>, change: Change<'_>,
     edit
 }
 
+/// Gives a schedule another definition and, if `paused` says so, has it pause or go on: one edit, and one version.
+#[must_use]
+pub fn amend(
+    schedule: &Schedule,
+    calendar: Option<&Dates>,
+    change: Change<'_>,
+    paused: Option<bool>,
+    now: Timestamp,
+) -> Edit {
+    let new_calendar = change.calendar;
+    // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
+    let (mut first, mut last) = match paused {
+        None => return update(schedule, calendar, change, now),
+        Some(true) => {
+            let paused = pause(schedule, calendar, now);
+            let updated = update(&paused.schedule, calendar, change, now);
+            (paused, updated)
+        }
+        Some(false) => {
+            let updated = update(schedule, calendar, change, now);
+            let resumed = resume(&updated.schedule, new_calendar, now);
+            (updated, resumed)
+        }
+    };
+    first.entries.append(&mut last.entries);
+    last.schedule.version = last.schedule.version.min(schedule.version + 1);
+    // While it is paused nothing waits, so what is put and what is withdrawn is put or withdrawn by one of the two.
+    Edit {
+        schedule: last.schedule,
+        withdraw: first.withdraw.or(last.withdraw),
+        put: first.put.or(last.put),
+        entries: first.entries,
+    }
+}
+
 /// Settles what is due under the old rule, and goes on by the new one.
 pub(super) fn replace_rule(
     edit: &mut Edit,

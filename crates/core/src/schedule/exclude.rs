@@ -18,6 +18,29 @@ pub struct Exclude {
     pub roll: Roll,
 }
 
+impl Exclude {
+    /// Whether two calendars leave the same fires on the dates from `first` to `last`. Where they differ close by, they
+    /// may be said to differ.
+    pub(super) fn is_same_by(
+        &self,
+        one: Option<&Dates>,
+        other: Option<&Dates>,
+        (first, last): (Date, Date),
+    ) -> bool {
+        let reach = match self.roll {
+            // A clock that is moved across midnight may show the date before again.
+            Roll::None => 1.day(),
+            Roll::NextBusinessDay | Roll::PreviousBusinessDay => {
+                i32::try_from(ROLL_DAYS_MAX).unwrap_or(i32::MAX).days()
+            }
+        };
+        let (first, last) = (first.saturating_sub(reach), last.saturating_add(reach));
+        let one = one.map(|dates| dates.between(first, last)).unwrap_or_default();
+        let other = other.map(|dates| dates.between(first, last)).unwrap_or_default();
+        one == other
+    }
+}
+
 /// What becomes of a fire on an excluded date. A moved fire keeps its local time; where it meets another, or
 /// several are moved to one instant, they are one fire. A business day is a Monday to Friday that is not
 /// excluded; if there is none within [`ROLL_DAYS_MAX`], the fire is dropped.
@@ -76,6 +99,12 @@ impl Dates {
 
     fn contains(&self, date: Date) -> bool {
         self.0.binary_search(&date).is_ok()
+    }
+
+    fn between(&self, first: Date, last: Date) -> &[Date] {
+        let from = self.0.partition_point(|known| *known < first);
+        let to = self.0.partition_point(|known| *known <= last);
+        self.0.get(from..to).unwrap_or_default()
     }
 
     fn at_or_after(&self, date: Date) -> Option<Date> {

@@ -42,11 +42,11 @@ mod wall_clock;
 
 use std::sync::Arc;
 
-pub use check::{Fault, FaultKind, check, check_beat, check_name};
+pub use check::{Fault, FaultKind, check, check_beat, check_interval, check_name};
 pub use claim::{Decision, Finish, Verdict, on_claim, on_finish};
 pub use definition::{Definition, Misfire, MisfirePolicy, Overlap, Rule, Template, Timing, Zone};
 pub use edit::{
-    Change, Edit, NewSchedule, Removal, anchored, create, delete, pause, resume, trigger, update,
+    Change, Edit, NewSchedule, Removal, amend, anchored, create, delete, pause, resume, trigger, update,
 };
 pub use exclude::{Dates, Exclude, Roll};
 pub use id::{InvalidScheduleId, ScheduleId};

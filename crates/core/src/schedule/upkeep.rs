@@ -7,11 +7,11 @@ use super::definition::Zone;
 use super::edit::{Edit, replace_rule};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome};
-use super::nominal::next_nominal;
+use super::nominal::{next_nominal, to_jiff};
 use super::occurrence::occurrence_job;
 use super::plan::Planned;
 use super::wall_clock::Moved;
-use super::{Schedule, State};
+use super::{Next, Schedule, State};
 use crate::time::Timestamp;
 
 /// Recomputes what waits by new rules of the schedule's zone. Undecided instants that the new rules put in
@@ -65,7 +65,11 @@ impl Edit {
     }
 }
 
-/// Goes on by the new dates of the schedule's calendar: instants up to `now` keep to the old ones.
+/// Goes on by the new dates of the schedule's calendar: instants up to `now` keep to the old ones. What waits was found
+/// by the dates that held: nothing before it is undecided, whatever the dates are said to have been.
+///
+/// What is due still fires. Where the old and the new dates agree on all that is late, it stays as it is; otherwise it is
+/// settled by the old ones, as for any other change of the rule ([`super::update`]).
 #[must_use]
 pub fn calendar_changed(
     schedule: &Schedule,
@@ -74,11 +78,61 @@ pub fn calendar_changed(
     now: Timestamp,
 ) -> Edit {
     let mut edit = Edit::none(schedule);
-    if schedule.state != State::Paused {
-        let definition = Arc::clone(&schedule.definition);
-        replace_rule(&mut edit, old, definition, new, now);
+    match (schedule.state, schedule.next) {
+        (State::Paused, _) => {}
+        (State::Active, Some(next)) if next.fire_at <= now || next.is_of_old_rule() => {
+            edit.settle_late(next, old, new, now);
+        }
+        (State::Active, None) => {
+            replace_rule(&mut edit, old, Arc::clone(&schedule.definition), new, now);
+        }
+        (State::Active | State::Ended, next) => {
+            let waits_for = next.map(|next| next.fire_at);
+            if edit.schedule.comes_by(new) != waits_for {
+                edit.schedule.decided(now);
+            }
+            if edit.schedule.comes_by(new) != waits_for {
+                edit.rearm(new, now);
+            }
+        }
     }
     edit
+}
+
+impl Edit {
+    /// Has `next`, which is due, and what came after it be decided by the old dates.
+    fn settle_late(&mut self, next: Next, old: Option<&Dates>, new: Option<&Dates>, now: Timestamp) {
+        let schedule = &mut self.schedule;
+        let rule = Arc::clone(&schedule.definition.rule);
+        let date = |at| rule.zone.rules().to_datetime(to_jiff(at)).date();
+        let since = schedule.undecided_after().max(next.fire_at);
+        let is_same = rule.exclude.is_same_by(old, new, (date(since), date(now)));
+        if !next.is_of_old_rule() {
+            let before = next.fire_at.plus_ms(-1);
+            let is_by_old =
+                next_nominal(&rule, old, before).is_some_and(|found| found.fire_at == next.fire_at);
+            if !is_by_old {
+                // It went by other dates than it is said to have gone by. It fires all the same; more is not known.
+                let covers_until = next.fire_at.plus_ms(1);
+                schedule.next = Some(Next { covers_until, ..next });
+                return;
+            }
+            if !is_same || schedule.comes_by(new) != Some(next.fire_at) {
+                schedule.decided(before);
+            }
+        }
+        if !is_same {
+            let definition = Arc::clone(&schedule.definition);
+            replace_rule(self, old, definition, new, now);
+        }
+    }
+}
+
+impl Schedule {
+    /// The first undecided instant by these dates.
+    fn comes_by(&self, calendar: Option<&Dates>) -> Option<Timestamp> {
+        next_nominal(&self.definition.rule, calendar, self.goes_on_after()).map(|found| found.fire_at)
+    }
 }
 
 /// Mends a broken chain. For a schedule whose occurrence is in the store this makes the very same job again,

@@ -293,6 +293,12 @@ impl From<Error> for KeyRefusal {
     }
 }
 
+/// The id with that number in it.
+#[must_use]
+pub(crate) fn key_id(number: u64) -> String {
+    format!("key_{number:016x}")
+}
+
 /// A new key.
 #[must_use]
 pub(crate) fn written(secret: &[u8; 32]) -> String {
@@ -342,7 +348,7 @@ impl Directory {
     /// Makes a key, with that id if one is given, unless there is one of that id. It is shown this once.
     pub(crate) async fn make_key(&self, asked: KeyAsked, id: Option<u64>) -> Result<KeyMade, KeyRefusal> {
         let [a, b, c, d, e, f, g, h, ..] = fresh_secret()?;
-        let id = format!("key_{:016x}", id.unwrap_or(u64::from_be_bytes([a, b, c, d, e, f, g, h])));
+        let id = key_id(id.unwrap_or(u64::from_be_bytes([a, b, c, d, e, f, g, h])));
         if let Some(before) = self.key(Some(&asked.tenant), &id) {
             return Ok(KeyMade::Before(before));
         }

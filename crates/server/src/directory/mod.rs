@@ -39,11 +39,11 @@ use crate::random;
 
 pub(crate) use self::job_types::{JobType, TypeBook, TypeRefusal};
 pub use self::keys::{ApiKey, KeyDigest, Role, Roles};
-pub(crate) use self::keys::{KeyAsked, KeyMade, KeyRefusal};
+pub(crate) use self::keys::{KeyAsked, KeyMade, KeyRefusal, key_id};
 pub use self::notifications::{Event, NotificationSettings};
 pub use self::tenants::TenantSettings;
 pub(crate) use self::tenants::TenantShown;
-pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown};
+pub(crate) use self::webhook_secrets::{SecretRefusal, SecretShown, webhook_secret_id};
 
 /// How often the store is asked whether another node has changed something.
 const POLL: Duration = Duration::from_secs(2);

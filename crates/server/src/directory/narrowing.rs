@@ -86,7 +86,7 @@ async fn waits_in(store: &dyn Store, tenant: &Tenant, shard: Shard) -> Result<bo
             bytes_max: 1,
         };
         let page = store.due(due).await?;
-        if !page.jobs.is_empty() || page.next_at.is_some() {
+        if !page.jobs.is_empty() || page.unread > 0 || page.next_at.is_some() {
             return Ok(true);
         }
         from = bucket.next();

@@ -92,6 +92,11 @@ async fn read_root(store: &dyn Documents, key: &DocumentKey) -> Result<Option<Se
     secret.map(Some).map_err(|fault| Error::Corrupt(format!("the root secret: {fault}")))
 }
 
+/// The id with that number in it, as much of it as there is room for.
+pub(crate) fn webhook_secret_id(number: u64) -> String {
+    format!("whs_{:012x}", number >> 16)
+}
+
 fn key_of(tenant: &Tenant) -> DocumentKey {
     DocumentKey { kind: KIND, tenant: tenant.clone(), name: Arc::from(NAME) }
 }
@@ -133,11 +138,13 @@ impl Directory {
         Some(shown)
     }
 
-    /// Adds a secret, a fresh one if none is given. It is shown this once.
+    /// Adds a secret, a fresh one if none is given, with that number in its id if there is one. It is shown this once, and
+    /// not at all if there was one of that id.
     pub(crate) async fn add_webhook_secret(
         &self,
         tenant: &Tenant,
         given: Option<Secret>,
+        number: Option<u64>,
     ) -> Result<SecretShown, SecretRefusal> {
         let secret = match given {
             Some(given) => given,
@@ -145,10 +152,13 @@ impl Directory {
                 Secret::from_bytes(&fresh_secret()?).map_err(|fault| Error::Corrupt(fault.to_string()))?
             }
         };
-        let [a, b, c, d, e, f, ..] = fresh_secret()?;
-        let id = format!("whs_{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}{f:02x}");
+        let [a, b, c, d, e, f, g, h, ..] = fresh_secret()?;
+        let id = webhook_secret_id(number.unwrap_or(u64::from_be_bytes([a, b, c, d, e, f, g, h])));
         let (now, revealed) = (self.clock.now(), secret.reveal());
-        self.change_secrets(tenant, |kept| {
+        let change = |kept: &mut Kept| {
+            if let Some(before) = kept.own.iter().find(|own| own.id == id) {
+                return Ok(Some(Timestamp::from_ms(before.created_at_ms)));
+            }
             if kept.own.len() >= WEBHOOK_SECRETS_COUNT_MAX {
                 return Err(SecretRefusal::TooMany);
             }
@@ -157,10 +167,11 @@ impl Directory {
             }
             let secret = revealed.clone();
             kept.own.push(Own { id: id.clone(), secret, created_at_ms: now.as_ms() });
-            Ok(())
-        })
-        .await?;
-        Ok(SecretShown { id, created_at: Some(now), secret: Some(secret) })
+            Ok(None)
+        };
+        let before = self.change_secrets(tenant, change).await?;
+        let secret = before.is_none().then_some(secret);
+        Ok(SecretShown { id, created_at: before.or(Some(now)), secret })
     }
 
     /// Takes a secret out of use.
@@ -183,20 +194,20 @@ impl Directory {
         .await
     }
 
-    async fn change_secrets(
+    async fn change_secrets<T: Send>(
         &self,
         tenant: &Tenant,
-        change: impl Fn(&mut Kept) -> Result<(), SecretRefusal> + Send,
-    ) -> Result<(), SecretRefusal> {
+        change: impl Fn(&mut Kept) -> Result<T, SecretRefusal> + Send,
+    ) -> Result<T, SecretRefusal> {
         let key = key_of(tenant);
         for _ in 0..TRIES_MAX {
             let document = self.store.document(&key).await?;
             let if_version =
                 document.as_ref().map_or(IfVersion::Absent, |document| IfVersion::Is(document.version));
             let mut kept: Kept = document.as_ref().and_then(super::read).unwrap_or_default();
-            change(&mut kept)?;
+            let changed = change(&mut kept)?;
             if self.put(key.clone(), Some(&kept), if_version).await? {
-                return Ok(());
+                return Ok(changed);
             }
         }
         Err(SecretRefusal::Busy)

@@ -7,7 +7,7 @@ use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_store::Error;
 
 use super::Shared;
-use super::scan::TenantShard;
+use super::scan::{Look, TenantShard};
 use super::scheduler::Message;
 
 /// Tenants in one message.
@@ -15,12 +15,18 @@ const PAGE_COUNT: usize = 1_000;
 
 /// Lists the buckets from `from` to `until`, both included, of these shards. Databases are listed side by side: one that is away
 /// holds up no other.
-pub(super) async fn run(shared: Arc<Shared>, shards: Vec<Shard>, from: Bucket, until: Bucket) {
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    shards: Vec<Shard>,
+    (from, until): (Bucket, Bucket),
+    look: Look,
+) {
     let mut failed = None;
-    let parts = by_database(&shared, shards).into_iter().map(|shards| list(&shared, shards, from, until));
+    let list = |shards| list(&shared, shards, (from, until), look);
+    let parts = by_database(&shared, shards).into_iter().map(list);
     for error in join_all(parts).await.into_iter().filter_map(Result::err) {
         tracing::warn!(%error, "buckets could not be listed; trying again");
-        failed = Some(from);
+        failed = Some(look);
     }
     shared.tell(Message::ListingDone { failed });
 }
@@ -37,7 +43,12 @@ fn by_database(shared: &Shared, shards: Vec<Shard>) -> Vec<Vec<Shard>> {
     some.collect()
 }
 
-async fn list(shared: &Shared, shards: Vec<Shard>, from: Bucket, until: Bucket) -> Result<(), Error> {
+async fn list(
+    shared: &Shared,
+    shards: Vec<Shard>,
+    (from, until): (Bucket, Bucket),
+    look: Look,
+) -> Result<(), Error> {
     for shard in shards {
         let mut next = from;
         while let Some(bucket) = shared.store.next_bucket(shard, next, until).await? {
@@ -49,7 +60,7 @@ async fn list(shared: &Shared, shards: Vec<Shard>, from: Bucket, until: Bucket) 
                 if !page.is_empty() {
                     let of = |tenant| TenantShard { tenant, shard };
                     let listed = page.into_iter().map(|due| (of(due.tenant), due.first_at));
-                    shared.tell(Message::Listed(listed.collect()));
+                    shared.tell(Message::Listed(look, listed.collect()));
                 }
                 if !full {
                     break;

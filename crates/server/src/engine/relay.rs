@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::handed::{self, Handed};
 use super::peers::PeerMessage;
-use super::scan::TenantShard;
+use super::scan::{Look, TenantShard};
 use super::scheduler::Message;
 use super::{Shared, recheck};
 
@@ -144,7 +144,7 @@ fn sort_out(shared: &Arc<Shared>, news: Vec<News>, handed: &mpsc::Sender<Handed>
         }
     }
     if !due.is_empty() {
-        shared.tell(Message::Listed(due));
+        shared.tell(Message::Listed(Look::First, due));
     }
     if !elsewhere.is_empty() {
         shared.tell(Message::Peer(PeerMessage::Changed(elsewhere)));

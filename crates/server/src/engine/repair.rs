@@ -4,6 +4,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Schedule, State as ScheduleState};
@@ -109,16 +110,38 @@ fn order(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
 
 /// Orders for the schedules that wait for nothing, or for a job that is not there or has ended.
 async fn lost(engine: &Engine, tenant: &Tenant, schedules: &[Schedule]) -> Result<Vec<ScheduleOrder>, Error> {
-    let ids = schedules.iter().filter_map(|schedule| schedule.next.map(|next| next.job_id)).collect();
-    let mut jobs = engine.store().get(tenant, ids).await?.into_iter();
+    let ids: Vec<JobId> =
+        schedules.iter().filter_map(|schedule| schedule.next.map(|next| next.job_id)).collect();
+    let found: Vec<bool> = match engine.store().get(tenant, ids.clone()).await {
+        Ok(jobs) => jobs.iter().map(|job| is_lost(job.as_ref())).collect(),
+        Err(Error::Corrupt(_)) => each_lost(engine, tenant, ids).await?,
+        Err(error) => return Err(error),
+    };
+    let mut found = found.into_iter();
     let mut orders = Vec::new();
     for schedule in schedules {
-        let job = schedule.next.and_then(|_| jobs.next()).flatten();
-        if is_lost(job.as_ref()) {
+        if schedule.next.is_none_or(|_| found.next().unwrap_or(true)) {
             orders.push(order(schedule, ScheduleCommand::Rearm));
         }
     }
     Ok(orders)
+}
+
+/// Which of the jobs are lost, each looked up by itself. One that cannot be read is there; its schedule waits for it, and keeps
+/// no other from being mended.
+async fn each_lost(engine: &Engine, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<bool>, Error> {
+    let mut lost = Vec::with_capacity(ids.len());
+    for id in ids {
+        lost.push(match engine.store().get(tenant, vec![id]).await {
+            Ok(jobs) => is_lost(jobs.first().and_then(Option::as_ref)),
+            Err(Error::Corrupt(reason)) => {
+                tracing::error!(%tenant, job_id = %id, %reason, "the job that a schedule waits for cannot be read");
+                false
+            }
+            Err(error) => return Err(error),
+        });
+    }
+    Ok(lost)
 }
 
 /// Whether nothing will come of the job a schedule waits for.

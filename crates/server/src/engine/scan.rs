@@ -6,6 +6,8 @@
 //! reads a quantum from the tenant's oldest bucket: fair between tenants, oldest first within one. One that is spread over
 //! several shards has a turn in each of them, and pays for all of them together.
 
+mod again;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
+use self::again::Again;
 use super::turns::Turns;
 
 /// What is made up for is read at a limited pace, apart from what falls due now, so that neither delays the other
@@ -26,6 +29,18 @@ pub(super) enum Part {
     /// Everything else.
     Live,
 }
+
+/// Whether a stretch was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// What lies behind is unknown.
+    First,
+    /// It was, and is looked through for what was lost.
+    Again,
+}
+
+/// Where a cursor is.
+type Place = (Bucket, Part);
 
 /// One tenant's jobs in one shard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +55,7 @@ pub(super) struct Stretch {
     pub(super) of: TenantShard,
     pub(super) bucket: Bucket,
     pub(super) part: Part,
+    pub(super) look: Look,
 }
 
 /// A read the scheduler should make.
@@ -78,15 +94,36 @@ struct CursorState {
     had_no_room: bool,
     /// When a read last found no room for a job that was due, by the wall clock.
     waited_at: Option<Timestamp>,
-    /// The latest job announced. Among live jobs, those that are made up for are looked for up to here.
+    /// The latest job announced. Among live jobs, those that are made up for are looked for up to here. What is looked through
+    /// again ends here.
     last_at: Timestamp,
+}
+
+impl CursorState {
+    fn starting_at(at: Timestamp, last_at: Timestamp) -> Self {
+        Self {
+            after: Some(just_before(at)),
+            next_at: at,
+            not_before: Timestamp::MIN,
+            had_no_room: false,
+            waited_at: None,
+            last_at,
+        }
+    }
+
+    fn go_on(&mut self, after: Option<Position>, next_at: Timestamp) {
+        (self.after, self.next_at) = (after, next_at);
+    }
 }
 
 #[derive(Debug, Default)]
 struct TenantScan {
-    cursors: BTreeMap<(Bucket, Part), CursorState>,
+    cursors: BTreeMap<Place, CursorState>,
+    again: Again,
+    /// When both are ready, it is the turn of what is looked through again.
+    again_is_next: bool,
     queued: bool,
-    reading: Option<(Bucket, Part)>,
+    reading: Option<(Place, Look)>,
     /// The number of the read under way.
     read: u64,
     /// The earliest and the latest job announced for the stretch being read, while the read was under way.
@@ -143,7 +180,7 @@ impl Scan {
     fn announce_in(&mut self, part: Part, of: &TenantShard, at: Timestamp) {
         let key = (Bucket::of(at), part);
         let scan = self.tenants.entry(of.clone()).or_default();
-        if scan.reading == Some(key) {
+        if scan.reading == Some((key, Look::First)) {
             scan.announced =
                 Some(scan.announced.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
             return;
@@ -151,14 +188,7 @@ impl Scan {
         let mut earlier = false;
         let cursor = scan.cursors.entry(key).or_insert_with(|| {
             earlier = true;
-            CursorState {
-                after: Some(just_before(at)),
-                next_at: at,
-                not_before: Timestamp::MIN,
-                had_no_room: false,
-                waited_at: None,
-                last_at: at,
-            }
+            CursorState::starting_at(at, at)
         });
         cursor.last_at = cursor.last_at.max(at);
         if cursor.after.is_some_and(|after| after.at >= at) {
@@ -203,7 +233,7 @@ impl Scan {
             };
             scan.queued = false;
             let mut may = None;
-            let found = scan.cursors.iter().find(|((_, part), cursor)| {
+            let found = scan.next_place(horizon, |part, cursor| {
                 cursor.not_before <= now
                     && match part {
                         Part::Live => cursor.next_at <= horizon,
@@ -212,25 +242,30 @@ impl Scan {
                         }
                     }
             });
-            let Some((&(bucket, part), cursor)) = found else {
+            let Some(((bucket, part), look)) = found else {
                 self.sleep(&of, now, horizon);
                 continue;
             };
-            let until = match part {
+            let Some(cursor) = scan.cursors_of(look).get(&(bucket, part)) else { continue };
+            let (until, last_at) = match part {
                 Part::Missed if cursor.next_at < self.missed_before => {
-                    now.min(self.missed_before.plus_ms(-1))
+                    (now.min(self.missed_before.plus_ms(-1)), Timestamp::MAX)
                 }
-                Part::Missed => now,
-                Part::Live => horizon,
+                Part::Missed => (now, cursor.last_at),
+                Part::Live => (horizon, cursor.last_at),
+            };
+            let until = match look {
+                Look::First => until,
+                Look::Again => until.min(last_at).min(scan.passed_until((bucket, part))),
             };
             self.reads += 1;
-            let stretch = Stretch { of, bucket, part };
+            let stretch = Stretch { of, bucket, part, look };
             let (after, had_no_room) = (cursor.after, cursor.had_no_room);
             // Or the clock was set.
             let is_lately = |at: Timestamp| (0..WAITED_MS).contains(&now.since_ms(at));
             let has_waited = cursor.waited_at.is_some_and(is_lately);
             let read = Read { after, until, had_no_room, has_waited, stretch, number: self.reads };
-            (scan.reading, scan.read) = (Some((bucket, part)), self.reads);
+            (scan.reading, scan.read) = (Some(((bucket, part), look)), self.reads);
             scan.announced = None;
             return Some(read);
         }
@@ -256,32 +291,35 @@ impl Scan {
 
     /// Notes what a read came to.
     pub(super) fn done(&mut self, stretch: &Stretch, reached: Reached, now: Timestamp) {
+        let horizon = now.plus_ms(self.lookahead_ms);
         let Some(scan) = self.tenants.get_mut(&stretch.of) else { return };
-        let key = (stretch.bucket, stretch.part);
+        let place = (stretch.bucket, stretch.part);
         scan.reading = None;
-        let announced = scan.announced.take();
-        if let Some(cursor) = scan.cursors.get_mut(&key) {
+        let mut announced = scan.announced.take();
+        let known_until = scan.passed_until(place).min(now);
+        if let Some(cursor) = scan.cursors_of_mut(stretch.look).get_mut(&place) {
+            let last_at = cursor.last_at;
             let worth =
-                |at: Timestamp| stretch.part == Part::Live || at < self.missed_before || at <= cursor.last_at;
+                |at: &Timestamp| stretch.part == Part::Live || *at < self.missed_before || *at <= last_at;
             cursor.had_no_room = matches!(reached, Reached::NoRoom { .. });
             match reached {
-                Reached::More(position) => {
-                    cursor.after = Some(position);
-                    cursor.next_at = position.at;
-                }
-                Reached::End { next_at: Some(next_at) } if worth(next_at) => {
-                    cursor.after = Some(just_before(next_at));
-                    cursor.next_at = next_at;
-                }
-                Reached::End { .. } => {
-                    scan.cursors.remove(&key);
-                }
+                Reached::More(position) => cursor.go_on(Some(position), position.at),
+                Reached::End { next_at } => match (stretch.look, next_at.filter(worth)) {
+                    (Look::First, Some(next_at)) => cursor.go_on(Some(just_before(next_at)), next_at),
+                    // What was missed is behind it, and there is more that is made up for.
+                    (Look::Again, Some(next_at)) if next_at <= known_until.min(last_at) => {
+                        cursor.go_on(Some(just_before(next_at)), next_at);
+                    }
+                    (Look::Again, next_at) => announced = scan.end_again(place, next_at, (now, horizon)),
+                    (Look::First, None) => {
+                        scan.cursors.remove(&place);
+                    }
+                },
                 Reached::NoRoom { after, at, retry_at } => {
                     if at <= now {
                         cursor.waited_at = Some(now);
                     }
-                    cursor.after = after;
-                    cursor.next_at = at;
+                    cursor.go_on(after, at);
                     cursor.not_before = retry_at;
                 }
             }
@@ -291,7 +329,7 @@ impl Scan {
             self.announce_in(stretch.part, &stretch.of, last);
         }
         let Some(scan) = self.tenants.get(&stretch.of) else { return };
-        if scan.cursors.is_empty() {
+        if scan.cursors.is_empty() && scan.again.is_empty() {
             self.tenants.remove(&stretch.of);
         } else {
             self.wakes.push(Reverse((now, stretch.of.clone())));
@@ -305,7 +343,11 @@ impl Scan {
 
     /// The wall clock was set back: whatever was put off until an instant is looked at again.
     pub(super) fn look_again(&mut self, now: Timestamp) {
+        // What was looked through again is swept anew. Left as it is, it would wait until the clock has come there once more.
+        self.tenants.retain(|_, scan| !scan.cursors.is_empty());
         for (of, scan) in &mut self.tenants {
+            scan.again = Again::default();
+            scan.reading = scan.reading.filter(|(_, look)| *look == Look::First);
             scan.cursors.values_mut().for_each(|cursor| cursor.not_before = Timestamp::MIN);
             self.wakes.push(Reverse((now, of.clone())));
         }
@@ -320,13 +362,13 @@ impl Scan {
         }
     }
 
-    /// The earliest job that is due and may be unread.
+    /// The earliest job that is due and may be unread. What is looked through again was read.
     pub(super) fn oldest_unread(&self, now: Timestamp) -> Option<Timestamp> {
         let cursors = self.tenants.values().flat_map(|scan| scan.cursors.values());
         cursors.map(|cursor| cursor.next_at).filter(|at| *at <= now).min()
     }
 
-    /// Every cursor: whose and in which shard, bucket, and how far it has come.
+    /// Every cursor of what is read for the first time: whose and in which shard, bucket, and how far it has come.
     pub(super) fn cursors(&self) -> impl Iterator<Item = (&TenantShard, Bucket, Option<Position>)> {
         self.tenants
             .iter()
@@ -354,6 +396,7 @@ impl Scan {
         let earliest = scan
             .cursors
             .iter()
+            .chain(scan.again.cursors())
             .map(|((_, part), cursor)| {
                 if *part == Part::Missed && cursor.next_at > now {
                     cursor.next_at

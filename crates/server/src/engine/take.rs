@@ -2,7 +2,7 @@
 //! if its claim outlasts the wait: taken back, it would have cost an attempt, and a call that does not wait would never get any.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::job::Job;
@@ -10,7 +10,7 @@ use tidewheel_core::limits::SECOND_MS;
 use tidewheel_store::{Error, Health};
 use tokio::sync::oneshot;
 
-use super::ready::{TakeReply, Ticket};
+use super::ready::{Leave, TakeReply, Ticket};
 use super::scheduler::Message;
 use super::{Engine, Shared, Tenants};
 
@@ -57,10 +57,10 @@ impl Engine {
         let has_peers = shared.peers_count.load(Ordering::SeqCst) > 0;
         let wait_ms = if has_peers { take.wait_ms.max(PEERS_WAIT_MS) } else { take.wait_ms };
         let ticket = shared.tickets.fetch_add(1, Ordering::SeqCst);
-        let (reply, withdrawal, answer) = TakeReply::new(ticket);
+        let (reply, leave, answer) = TakeReply::new(ticket);
         shared.tell(Message::Take { take, reply });
         let mut call = Call { shared, ticket, has_peers, is_over: false };
-        let taken = call.wait(answer, wait_ms, &withdrawal).await;
+        let taken = call.wait(answer, wait_ms, &leave).await;
         call.is_over = true;
         let jobs = taken?;
         if !jobs.is_empty() {
@@ -86,23 +86,19 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn wait(
-        &self,
-        mut answer: oneshot::Receiver<Taken>,
-        wait_ms: i64,
-        withdrawal: &AtomicBool,
-    ) -> Taken {
+    async fn wait(&self, mut answer: oneshot::Receiver<Taken>, wait_ms: i64, leave: &Leave) -> Taken {
         let ticket = self.ticket;
         if let Some(taken) = self.answered(&mut answer, wait_ms).await {
             return taken;
         }
         if self.has_peers {
+            leave.is_near.store(true, Ordering::SeqCst);
             self.shared.tell(Message::Retract { ticket });
             if let Some(taken) = self.answered(&mut answer, ON_THE_WAY_MS).await {
                 return taken;
             }
         }
-        withdrawal.store(true, Ordering::SeqCst);
+        leave.is_over.store(true, Ordering::SeqCst);
         self.shared.tell(Message::Withdraw { ticket });
         if let Some(taken) = self.answered(&mut answer, CLAIM_MS_MAX).await {
             return taken;

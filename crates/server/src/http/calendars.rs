@@ -70,11 +70,12 @@ pub(super) async fn put(
     let CalendarRequest { dates } = whole(|faults| CalendarRequest::read(&body.text, faults))?;
     let claim = call.claim(app.now(), &body.text)?;
     call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
-    let was_there = app.engine.store().calendar(&caller.tenant, &name).await?.is_some();
-    let status = if was_there { StatusCode::OK } else { StatusCode::CREATED };
+    let before = app.engine.store().calendar(&caller.tenant, &name).await?;
+    let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
     let response = shown(status, &name, &dates);
     let engine = app.engine.clone();
-    to_the_end(async move { replace(&engine, caller.tenant, Arc::from(name), dates).await }).await??;
+    to_the_end(async move { replace(&engine, caller.tenant, Arc::from(name), (before, dates)).await })
+        .await??;
     Ok(response)
 }
 
@@ -110,8 +111,14 @@ pub(super) async fn delete(
 }
 
 /// Stores the dates, then tells the schedules that name the calendar.
-async fn replace(engine: &Engine, tenant: Tenant, name: Arc<str>, dates: Dates) -> Result<(), Error> {
+async fn replace(
+    engine: &Engine,
+    tenant: Tenant,
+    name: Arc<str>,
+    (before, dates): (Option<Dates>, Dates),
+) -> Result<(), Error> {
     engine.store().put_calendar(&tenant, &name, Some(dates)).await?;
+    let before = before.map(Arc::new);
     let mut after = None;
     loop {
         let page = users(engine, &tenant, &name, after, PAGE_COUNT).await?;
@@ -122,7 +129,7 @@ async fn replace(engine: &Engine, tenant: Tenant, name: Arc<str>, dates: Dates) 
                 tenant: tenant.clone(),
                 id: schedule.id,
                 if_version: None,
-                command: ScheduleCommand::Rearm,
+                command: ScheduleCommand::Redate { name: Arc::clone(&name), before: before.clone() },
                 key: None,
             })
             .collect();

@@ -1,6 +1,7 @@
 //! Idempotency keys of calls that change what is there. Submissions and creations have their own digests in
 //! [`super::idempotency`]; everything else is known by its method, its address and its body.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -9,8 +10,8 @@ use http::request::Parts;
 use tidewheel_api::wire::call_key::{KeyIs, body_key, canonical};
 use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_core::id::JobId;
-use tidewheel_core::limits::IDEMPOTENCY_WINDOW_MS;
-use tidewheel_core::names::{Tenant, check_idempotency_key};
+use tidewheel_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_WINDOW_MS};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{IdempotencyClaim, KeyClaimed, KeyUse};
 
@@ -22,8 +23,13 @@ use super::problem::{Problem, refuse_faults};
 const MARK: &[u8] = b"\0call";
 /// The routes answer under two prefixes; this begins the longer one.
 const PREFIX: &str = "/api";
-/// What is left of a batch's key in those of its items where they would be too long.
-const BATCH_KEY_CHARS_KEPT: usize = 200;
+/// What is left of a call's key in those made of it, where they would be too long.
+const CALL_KEY_CHARS_KEPT: usize = 180;
+/// Stands between a call's key and what the server adds. No key that a caller can send has it; PostgreSQL takes it, unlike a
+/// zero.
+const ADDED: char = '\u{1}';
+/// Added to the key of a call that has made what it names.
+const MADE: &str = "made";
 
 /// What tells a call from others, besides its body.
 pub(super) struct CallKey {
@@ -74,9 +80,9 @@ pub(super) fn check_key(headers: &HeaderMap, body: &str) -> Result<(), Problem> 
     refuse_faults(faults)
 }
 
-/// The key of one job in a call for many. No key that a caller can send has a zero in it.
+/// The key of one job in a call for many.
 pub(super) fn claim_for_job(call: &IdempotencyClaim, id: JobId) -> IdempotencyClaim {
-    IdempotencyClaim { key: Arc::from(format!("{}\0{id}", call.key)), ..call.clone() }
+    IdempotencyClaim { key: extended(&call.key, ADDED, &id), ..call.clone() }
 }
 
 /// The key of one item of a batch: its own, or one made of the batch's and its place.
@@ -92,18 +98,18 @@ pub(super) fn item_key(
         let detail = "the header Idempotency-Key is the same, and is the key of the whole batch";
         faults.add(Code::ConflictingFields, &at.field("idempotency_key"), detail);
     }
-    own.cloned().or_else(|| batch.map(|batch| key_in_batch(batch, index)))
+    own.cloned().or_else(|| batch.map(|batch| extended(batch, ':', &index)))
 }
 
-/// Where the key would be too long, a digest stands for the end of the batch's.
-fn key_in_batch(batch: &str, index: usize) -> Arc<str> {
-    let key = format!("{batch}:{index}");
-    if check_idempotency_key(&key).is_ok() {
+/// A key made of a call's. Where it would be too long, a digest stands for the end of the call's.
+fn extended(call: &str, mark: char, addition: &dyn fmt::Display) -> Arc<str> {
+    let key = format!("{call}{mark}{addition}");
+    if key.chars().count() <= IDEMPOTENCY_KEY_CHARS_MAX {
         return Arc::from(key);
     }
-    let beginning: String = batch.chars().take(BATCH_KEY_CHARS_KEPT).collect();
-    let digest = u128::from_be_bytes(digest(&[batch.as_bytes()]));
-    Arc::from(format!("{beginning}~{digest:032x}:{index}"))
+    let beginning: String = call.chars().take(CALL_KEY_CHARS_KEPT).collect();
+    let digest = u128::from_be_bytes(digest(&[call.as_bytes()]));
+    Arc::from(format!("{beginning}~{digest:032x}{mark}{addition}"))
 }
 
 /// Takes the key of a call that is no single order, if it has one. What the call does must be safe to repeat.
@@ -125,11 +131,61 @@ pub(super) async fn check_free(
     tenant: &Tenant,
     claim: Option<&IdempotencyClaim>,
 ) -> Result<(), Problem> {
-    let Some(claim) = claim else { return Ok(()) };
+    is_held(app, tenant, claim).await.map(drop)
+}
+
+/// Whether a call about what the directory has was done before under its key; one that belongs to something else is
+/// refused. Such calls take their key once they are done: one that was refused, or failed, may be sent again.
+pub(super) async fn is_repeat(
+    app: &App,
+    tenant: &Tenant,
+    claim: Option<&IdempotencyClaim>,
+) -> Result<bool, Problem> {
+    let is_repeat = is_held(app, tenant, claim).await?;
+    if is_repeat {
+        // Another node may have done it a moment ago.
+        app.access.directory().catch_up().await;
+    }
+    Ok(is_repeat)
+}
+
+/// Whether the same call has the key. Any other that has it is a conflict.
+async fn is_held(app: &App, tenant: &Tenant, claim: Option<&IdempotencyClaim>) -> Result<bool, Problem> {
+    let Some(claim) = claim else { return Ok(false) };
     match app.engine.store().find_key(app.now(), tenant, &claim.key).await? {
         Some(held) if held.fingerprint != claim.fingerprint => Err(conflict(held.used_for)),
-        Some(_) | None => Ok(()),
+        Some(_) => Ok(true),
+        None => Ok(false),
     }
+}
+
+/// Notes, before the call's own key is taken, that the call has made what it names, so that its repeats say so, too.
+pub(super) async fn note_made(
+    app: &App,
+    tenant: &Tenant,
+    claim: Option<&IdempotencyClaim>,
+) -> Result<(), Problem> {
+    take(app, tenant, claim.map(claim_of_made).as_ref()).await
+}
+
+/// Whether the call that has the key has made what it names.
+pub(super) async fn has_made(
+    app: &App,
+    tenant: &Tenant,
+    claim: Option<&IdempotencyClaim>,
+) -> Result<bool, Problem> {
+    is_held(app, tenant, claim.map(claim_of_made).as_ref()).await
+}
+
+fn claim_of_made(call: &IdempotencyClaim) -> IdempotencyClaim {
+    IdempotencyClaim { key: extended(&call.key, ADDED, &MADE), ..call.clone() }
+}
+
+/// The number in the id of what is made under a key: the same when it is asked for again, so that there is one.
+pub(super) fn id_under(claim: &IdempotencyClaim, tenant: &Tenant) -> u64 {
+    let parts: [&[u8]; 3] = [tenant.as_str().as_bytes(), claim.key.as_bytes(), &claim.fingerprint];
+    let [a, b, c, d, e, f, g, h, ..] = digest(&parts);
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// What the same call has done before under its key. Whether a key is free only the store can judge, along with
@@ -152,4 +208,32 @@ pub(super) fn conflict(used_for: KeyUse) -> Problem {
     );
     let fault = Fault { code, pointer: "/idempotency_key".to_owned(), detail: detail.clone() };
     Problem::new(code, detail).with_errors(vec![fault])
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewheel_core::names::check_idempotency_key;
+
+    use super::*;
+
+    fn claim(key: &str) -> IdempotencyClaim {
+        IdempotencyClaim { key: Arc::from(key), fingerprint: [7; 16], until: Timestamp::from_ms(0) }
+    }
+
+    #[test]
+    fn keys_made_of_a_call_s_can_be_stored_anywhere_and_sent_by_nobody() {
+        let id = JobId::from_bytes([1; 16]);
+        for call in ["k".to_owned(), "é".repeat(IDEMPOTENCY_KEY_CHARS_MAX)] {
+            let call = claim(&call);
+            for made in [claim_for_job(&call, id), claim_of_made(&call)] {
+                assert!(made.key.chars().count() <= IDEMPOTENCY_KEY_CHARS_MAX, "{made:?}");
+                // PostgreSQL has no zeros in its texts.
+                assert!(!made.key.contains('\0'), "{made:?}");
+                assert!(check_idempotency_key(&made.key).is_err(), "{made:?}");
+            }
+            assert_ne!(claim_for_job(&call, id).key, claim_of_made(&call).key);
+        }
+        let long = |last: &str| claim(&format!("{}{last}", "k".repeat(IDEMPOTENCY_KEY_CHARS_MAX - 1)));
+        assert_ne!(claim_for_job(&long("a"), id).key, claim_for_job(&long("b"), id).key);
+    }
 }

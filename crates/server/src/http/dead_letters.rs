@@ -48,7 +48,7 @@ pub(super) async fn replay(
     body: Text,
 ) -> Result<Response, Problem> {
     let request = whole(|faults| ReplayRequest::read(&body.text, app.now(), &app.targets, faults))?;
-    let ReplayRequest { run_at, payload, target } = request;
+    let ReplayRequest { run_at, payload, target, timeout_ms } = request;
     Scope::of(&app, &caller, Act::Run).check_job(id).await?;
     if let Some(payload) = &payload {
         check_payload(&app, &caller, id, payload).await?;
@@ -57,7 +57,8 @@ pub(super) async fn replay(
         caller.identity.check_push()?;
     }
     let key = call.claim(app.now(), &body.text)?;
-    changed(&app, &caller.tenant, id, Command::Replay { run_at, payload, target }, key).await
+    let command = Command::Replay { run_at, payload, target, timeout_ms };
+    changed(&app, &caller.tenant, id, command, key).await
 }
 
 /// Refuses a payload that the tenant's limits or the job's type do not allow.
@@ -90,7 +91,8 @@ pub(super) async fn replay_many(
     let mut request = whole(|faults| BulkRequest::read_run(&body.text, app.now(), faults))?;
     only_dead(&mut request)?;
     let key = call.claim(app.now(), &body.text)?;
-    let command = |run_at: Timestamp| Command::Replay { run_at, payload: None, target: None };
+    let command =
+        |run_at: Timestamp| Command::Replay { run_at, payload: None, target: None, timeout_ms: None };
     let scope = Scope::of(&app, &caller, Act::Run);
     Bulk { app: &app, scope, tenant: &caller.tenant, request, states_default: DEAD, command, key }.run().await
 }

@@ -17,6 +17,7 @@ use tidewheel_store::IfVersion;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::{self, CallKey};
 use super::caller::{Caller, NamePath};
 use super::jobs::change::whole;
 use super::problem::{Problem, refuse_faults};
@@ -62,6 +63,7 @@ pub(super) async fn put(
     caller: Caller,
     NamePath(name): NamePath,
     headers: HeaderMap,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
@@ -72,11 +74,26 @@ pub(super) async fn put(
         return Err(Problem::new(Code::InvalidValue, "`type` is another than that of the address"));
     }
     check_schema(&request)?;
+    let claim = call.claim(app.now(), &body.text)?;
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        // One that was forgotten since is not registered again.
+        let found = find(&app, &caller.tenant, &name).ok_or_else(no_type)?;
+        let is_new = call_key::has_made(&app, &caller.tenant, claim.as_ref()).await?;
+        return Ok(shown(put_status(is_new), &name, &found));
+    }
     let current = find(&app, &caller.tenant, &name);
     let if_version = wanted(&headers, current.as_deref())?;
     let stored = app.access.directory().put_type(&caller.tenant, &name, &request, if_version).await?;
-    let status = if current.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-    Ok(shown(status, &name, &stored))
+    let is_new = current.is_none();
+    if is_new {
+        call_key::note_made(&app, &caller.tenant, claim.as_ref()).await?;
+    }
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+    Ok(shown(put_status(is_new), &name, &stored))
+}
+
+fn put_status(is_new: bool) -> StatusCode {
+    if is_new { StatusCode::CREATED } else { StatusCode::OK }
 }
 
 /// `DELETE /v1/types/{type}`
@@ -85,12 +102,18 @@ pub(super) async fn delete(
     caller: Caller,
     NamePath(name): NamePath,
     headers: HeaderMap,
+    call: CallKey,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     caller.identity.check_type(&name)?;
+    let claim = call.claim(app.now(), "")?;
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        return Ok(answer::no_content());
+    }
     let current = find(&app, &caller.tenant, &name).ok_or_else(no_type)?;
     let if_version = wanted(&headers, Some(&current))?;
     app.access.directory().delete_type(&caller.tenant, &name, if_version).await?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     Ok(answer::no_content())
 }
 

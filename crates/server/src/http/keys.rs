@@ -10,19 +10,17 @@ use tidewheel_api::wire::key_request::KeyRequest;
 use tidewheel_api::wire::schedule_query;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::limits::TENANT_KEYS_COUNT_MAX;
-use tidewheel_store::IdempotencyClaim;
 
 use super::answer;
 use super::app::App;
 use super::body::Text;
 use super::call_key::{self, CallKey};
 use super::caller::{Caller, NamePath};
-use super::idempotency::digest;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::schedules::read::read_query;
 use crate::audit::Told;
-use crate::directory::{ApiKey, KeyAsked, KeyMade, KeyRefusal, Role};
+use crate::directory::{ApiKey, KeyAsked, KeyMade, KeyRefusal, Role, key_id};
 
 /// `POST /v1/keys`
 pub(super) async fn make(
@@ -42,12 +40,21 @@ pub(super) async fn make(
         expires_at: asked.expires_at,
     };
     let claim = call.claim(app.now(), &body.text)?;
+    let id = claim.as_ref().map(|claim| call_key::id_under(claim, &caller.tenant));
+    let made = if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        // One that was revoked since is not made again.
+        let id = id.map(key_id).unwrap_or_default();
+        KeyMade::Before(app.access.directory().key(Some(&asked.tenant), &id).ok_or_else(no_key)?)
+    } else {
+        app.access.directory().make_key(asked, id).await?
+    };
+    if let KeyMade::Now(key, _) = &made {
+        tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was made");
+    }
     call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
-    let id = claim.map(|claim| id_under(&claim, &caller));
     let mut out = JsonWriter::with_capacity(512);
-    Ok(match app.access.directory().make_key(asked, id).await? {
+    Ok(match made {
         KeyMade::Now(key, secret) => {
-            tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was made");
             write(&mut out, &key, Some(&secret));
             answer::json(StatusCode::CREATED, out)
         }
@@ -56,13 +63,6 @@ pub(super) async fn make(
             answer::json(StatusCode::OK, out)
         }
     })
-}
-
-/// The id of a key that is made under an idempotency key: the same when it is asked for again, so that there is one.
-fn id_under(claim: &IdempotencyClaim, caller: &Caller) -> u64 {
-    let parts: [&[u8]; 3] = [caller.tenant.as_str().as_bytes(), claim.key.as_bytes(), &claim.fingerprint];
-    let [a, b, c, d, e, f, g, h, ..] = digest(&parts);
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// `GET /v1/keys`
@@ -105,11 +105,17 @@ pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     caller: Caller,
     NamePath(id): NamePath,
+    call: CallKey,
 ) -> Result<Response, Problem> {
     app.check_open()?;
+    let claim = call.claim(app.now(), "")?;
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        return Ok(answer::no_content());
+    }
     let key = app.access.directory().key(caller.named.as_ref(), &id).ok_or_else(no_key)?;
     app.access.directory().revoke_key(&key).await?;
     tracing::info!(key = &*key.id, tenant = key.tenant.as_str(), "a key was revoked");
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     Ok(Told::Whose(key.tenant.clone()).beside(answer::no_content()))
 }
 

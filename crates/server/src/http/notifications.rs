@@ -12,6 +12,7 @@ use tidewheel_core::time::format_duration;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::{self, CallKey};
 use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
@@ -31,12 +32,17 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     TenantPath(tenant): TenantPath,
     caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     let request = whole(|faults| NotificationRequest::read(&body.text, &app.targets, faults))?;
     if request.url.is_some() {
         caller.identity.check_push()?;
+    }
+    let claim = call.claim(app.now(), &body.text)?;
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        return Ok(shown(app.access.directory().notifications(&tenant).as_deref()));
     }
     let is_wanted = |event: &Event| request.events.contains(&event.as_str());
     let settings = request.url.as_ref().map(|url| NotificationSettings {
@@ -45,6 +51,7 @@ pub(super) async fn put(
         lag_budget_ms: request.lag_budget_ms,
     });
     app.access.directory().put_notifications(&tenant, settings.as_ref()).await?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     Ok(shown(settings.as_ref()))
 }
 

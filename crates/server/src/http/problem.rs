@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_api::wire::split::SplitFault;
 use tidewheel_api::wire::write::JsonWriter;
+use tidewheel_core::id::JobId;
 use tidewheel_core::job::Rejection;
 use tidewheel_store::{Error, Refusal};
 
@@ -160,6 +161,12 @@ impl IntoResponse for Problem {
 /// Nothing wrong is `Ok`.
 pub(super) fn refuse_faults(faults: Faults) -> Result<(), Problem> {
     if faults.is_empty() { Ok(()) } else { Err(Problem::from_faults(faults)) }
+}
+
+/// A job that is stored and cannot be read. Why is for the log alone.
+pub(crate) fn unreadable_job(id: JobId, error: &Error) -> Problem {
+    tracing::error!(job_id = %id, %error, "a job cannot be read");
+    Problem::new(Code::Internal, format!("{id} is stored, but cannot be read; the server's log says why"))
 }
 
 /// What went wrong is for the log alone.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use tidewheel_api::wire::fault::Code;
 use tidewheel_api::wire::worker_request::TakeRequest;
 use tidewheel_api::wire::write::{self, JsonWriter};
@@ -15,6 +15,7 @@ use tidewheel_store::Error;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::check_key;
 use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
@@ -44,9 +45,12 @@ pub(super) async fn take(
     State(app): State<Arc<App>>,
     caller: Caller,
     QueuePath(queue): QueuePath,
+    headers: HeaderMap,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
+    // A key adds nothing: what is taken and never heard of is given back by its lease.
+    check_key(&headers, &body.text)?;
     let TakeRequest { worker, count_max, wait_ms, lease_ms } =
         whole(|faults| TakeRequest::read(&body.text, faults))?;
     caller.identity.check_queue(&queue)?;

@@ -32,7 +32,7 @@ fn v1() -> Vec<Route> {
         on("get", "/jobs/count", get(jobs::count::count)),
         on("get", "/jobs/{id}", get(jobs::read::one)),
         on("patch", "/jobs/{id}", patch(jobs::change::amend)),
-        on("get", "/jobs/{id}/attempts", get(jobs::read::attempts)),
+        on("get", "/jobs/{id}/attempts", get(jobs::attempts::list)),
         on("get", "/jobs/{id}/explain", get(jobs::explain::explain)),
         on("post", "/jobs/{id}/cancel", post(jobs::change::cancel)),
         on("post", "/jobs/{id}/run", post(jobs::change::run_now)),

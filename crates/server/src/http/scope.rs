@@ -2,20 +2,20 @@
 //! nothing else, and only the submitters of a type have its jobs run, once more or sooner. Whoever is not limited, where
 //! nothing is registered, pays one lookup and no read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Destination;
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{ScheduleId, Template};
-use tidewheel_store::{Error, Order, Store};
+use tidewheel_store::{Error, Order, Refusal, Store};
 
 use super::app::App;
 use super::caller::Caller;
-use super::problem::Problem;
+use super::problem::{Problem, unreadable_job};
 use super::registered::Registered;
 use crate::access::Identity;
 
@@ -86,16 +86,37 @@ impl<'a> Scope<'a> {
         if self.is_whole() || ids.is_empty() {
             return Ok((ids, Vec::new()));
         }
-        let jobs = self.app.engine.store().get(&self.caller.tenant, ids.clone()).await?;
+        let jobs = look_up(&**self.app.engine.store(), &self.caller.tenant, &ids).await?;
         let (mut within, mut beyond) = (Vec::with_capacity(ids.len()), Vec::new());
         for (id, job) in ids.into_iter().zip(jobs) {
-            match job.map_or(Ok(()), |job| self.check(&job.spec.kind, &job.spec.destination)) {
+            let check = |job: Job| self.check(&job.spec.kind, &job.spec.destination);
+            match job.and_then(|job| job.map_or(Ok(()), check)) {
                 Ok(()) => within.push(id),
                 Err(problem) => beyond.push((id, problem)),
             }
         }
         Ok((within, beyond))
     }
+}
+
+/// Jobs by id, each by itself where one of them cannot be read: it costs the others nothing.
+async fn look_up(
+    store: &dyn Store,
+    tenant: &Tenant,
+    ids: &[JobId],
+) -> Result<Vec<Result<Option<Job>, Problem>>, Error> {
+    match store.get(tenant, ids.to_vec()).await {
+        Err(Error::Corrupt(_)) => {}
+        found => return Ok(found?.into_iter().map(Ok).collect()),
+    }
+    let mut each = Vec::with_capacity(ids.len());
+    for id in ids {
+        each.push(match store.get(tenant, vec![*id]).await {
+            Err(error @ Error::Corrupt(_)) => Err(unreadable_job(*id, &error)),
+            found => Ok(found?.pop().flatten()),
+        });
+    }
+    Ok(each)
 }
 
 /// Refuses what a worker reports of jobs that its key is not for: tokens are numbers, and could be guessed.
@@ -112,16 +133,21 @@ pub(crate) async fn check_reports(
         asked.entry(order.tenant.clone()).or_default().push(order.id);
     }
     let mut places: FxHashMap<JobId, (Arc<str>, Destination)> = FxHashMap::default();
+    let mut unreadable = BTreeSet::new();
     for (tenant, ids) in asked {
-        let jobs = store.get(&tenant, ids).await?;
-        places.extend(
-            jobs.into_iter()
-                .flatten()
-                .map(|job| (job.id, (job.spec.kind.clone(), job.spec.destination.clone()))),
-        );
+        let jobs = look_up(store, &tenant, &ids).await?;
+        for (id, job) in ids.into_iter().zip(jobs) {
+            match job {
+                Ok(job) => {
+                    places.extend(job.map(|job| (id, (job.spec.kind.clone(), job.spec.destination.clone()))))
+                }
+                Err(_) => drop(unreadable.insert(id)),
+            }
+        }
     }
     let checked = |order: Order| match places.get(&order.id) {
         Some((kind, destination)) => identity.check_place(kind, destination).map(|()| order),
+        None if unreadable.contains(&order.id) => Err(Refusal::Unreadable.into()),
         // One that is not there is for the order to answer.
         None => Ok(order),
     };

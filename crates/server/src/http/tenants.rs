@@ -18,6 +18,7 @@ use tidewheel_store::IfVersion;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::{self, CallKey};
 use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::{Problem, refuse_faults};
@@ -86,7 +87,9 @@ pub(super) async fn one(
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     TenantPath(tenant): TenantPath,
+    caller: Caller,
     headers: HeaderMap,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
@@ -96,9 +99,16 @@ pub(super) async fn put(
     }
     check_retention(&app, request.retention_ms)?;
     check_sub_shards(&app, request.sub_shards)?;
+    let claim = call.claim(app.now(), &body.text)?;
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        return Ok(shown(&tenant, &app.access.directory().tenant(&tenant)));
+    }
     let settings = settings(&request);
     match app.access.directory().put_tenant(&tenant, &settings, wanted(&headers)?).await? {
-        Ok(stored) => Ok(shown(&tenant, &stored)),
+        Ok(stored) => {
+            call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+            Ok(shown(&tenant, &stored))
+        }
         Err(stale) => {
             let version = stale.version.unwrap_or(0);
             let detail = format!("the tenant's settings have version {version} by now; read them again");

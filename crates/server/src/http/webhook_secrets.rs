@@ -15,10 +15,12 @@ use tidewheel_core::limits::WEBHOOK_SECRETS_COUNT_MAX;
 use super::answer;
 use super::app::App;
 use super::body::Text;
+use super::call_key::{self, CallKey};
+use super::caller::Caller;
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::tenants::TenantPath;
-use crate::directory::{SecretRefusal, SecretShown};
+use crate::directory::{SecretRefusal, SecretShown, webhook_secret_id};
 
 /// The secret named in the path.
 pub(super) struct SecretPath(String);
@@ -63,12 +65,24 @@ pub(super) async fn one(
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     TenantPath(tenant): TenantPath,
+    caller: Caller,
+    call: CallKey,
     body: Text,
 ) -> Result<Response, Problem> {
     app.check_open()?;
     let request = whole(|faults| SecretRequest::read(&body.text, faults))?;
-    let added = app.access.directory().add_webhook_secret(&tenant, request.secret).await?;
-    Ok(shown(StatusCode::CREATED, &added))
+    let claim = call.claim(app.now(), &body.text)?;
+    let number = claim.as_ref().map(|claim| call_key::id_under(claim, &caller.tenant));
+    if call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        // One that was removed since is not added again.
+        let id = number.map(webhook_secret_id).unwrap_or_default();
+        let before = app.access.directory().show_webhook_secret(&tenant, &id).ok_or_else(no_secret)?;
+        return Ok(shown(StatusCode::OK, &before));
+    }
+    let added = app.access.directory().add_webhook_secret(&tenant, request.secret, number).await?;
+    call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+    let status = if added.secret.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(shown(status, &added))
 }
 
 /// `DELETE /v1/tenants/{id}/webhook-secrets/{secret}`
@@ -76,9 +90,15 @@ pub(super) async fn remove(
     State(app): State<Arc<App>>,
     TenantPath(tenant): TenantPath,
     SecretPath(id): SecretPath,
+    caller: Caller,
+    call: CallKey,
 ) -> Result<Response, Problem> {
     app.check_open()?;
-    app.access.directory().remove_webhook_secret(&tenant, &id).await?;
+    let claim = call.claim(app.now(), "")?;
+    if !call_key::is_repeat(&app, &caller.tenant, claim.as_ref()).await? {
+        app.access.directory().remove_webhook_secret(&tenant, &id).await?;
+        call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
+    }
     Ok(answer::no_content())
 }
 

@@ -25,7 +25,7 @@ use tonic::{Request, Status, Streaming};
 use crate::http_harness::Api;
 
 /// Longer than anything waited for takes; a test that reaches it has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Longer than any test takes.
 const LONG_MS: i64 = 3_600_000;

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// For what should succeed: long enough for any machine, and never waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// For targets that never answer: how long the test takes.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);

@@ -19,6 +19,8 @@ pub(super) struct Seen {
     pub(super) acknowledged: bool,
     /// It may start from here on: as asked for, or as granted since.
     floor: Timestamp,
+    /// Where in the record that was granted.
+    floor_index: usize,
     /// As wished for, not yet answered.
     floor_wished: Option<Timestamp>,
     /// Somebody asked for another run and has no answer yet.
@@ -53,6 +55,7 @@ impl Seen {
     pub(super) fn new(asked: Asked) -> Self {
         Self {
             floor: asked.run_at,
+            floor_index: 0,
             asked,
             acknowledged: false,
             floor_wished: None,
@@ -90,7 +93,9 @@ impl Seen {
 
     pub(super) fn granted(&mut self, index: usize, wish: Wish) {
         self.rerun_open = false;
-        self.floor = self.floor_wished.take().unwrap_or(self.floor);
+        if let Some(floor) = self.floor_wished.take() {
+            (self.floor, self.floor_index) = (floor, index);
+        }
         if wish == Wish::Cancel {
             self.cancelled = Some(index);
         }
@@ -118,8 +123,9 @@ impl Seen {
     ) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut blame = |promise, text: String| faults.push((promise, text));
-        // An attempt may have ended that never reached its runner; then the server had set another time since.
-        let is_next = start.attempt == self.last_attempt + 1;
+        // An attempt may have ended that never reached its runner; then the server had set another time since. Or it was claimed
+        // before somebody was granted another time, and reaches its runner only now.
+        let is_next = start.attempt == self.last_attempt + 1 && self.floor_index <= claimed_index;
         let floor =
             if is_next { self.floor.min(self.floor_wished.unwrap_or(self.floor)) } else { Timestamp::MIN };
         let claimed_at = start.claimed_at;

@@ -148,6 +148,7 @@ fn takes_room(order: &ScheduleOrder) -> bool {
         | ScheduleCommand::Resume
         | ScheduleCommand::Delete
         | ScheduleCommand::Retime(_)
+        | ScheduleCommand::Redate { .. }
         | ScheduleCommand::Rearm => false,
     }
 }

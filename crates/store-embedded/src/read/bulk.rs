@@ -17,9 +17,11 @@ use crate::definition::Decoder;
 use crate::kv::{Direction, Keyspace, Kv, KvError, Snapshot};
 use crate::lean::Lean;
 use crate::place::{JobKey, ScheduleKey};
+use crate::record::Unreadable;
 use crate::rules::Rules;
 use crate::schedule_record::Stored;
-use crate::shared::{Shared, read_error, unreadable};
+use crate::shared::{Shared, read_error};
+use crate::unreadable::unreadable_job;
 use crate::{keys, record};
 
 /// Records that are looked for in one scan.
@@ -154,16 +156,20 @@ impl Reader<'_> {
         let mut lean = Vec::new();
         for ((_, id), record) in places.iter().zip(&found) {
             let record = record.as_deref().unwrap_or_default();
-            lean.extend(Lean::read(*id, record).map_err(unreadable)?.map(|lean| (*id, lean)));
+            let read = Lean::read(*id, record).map_err(|reason| unreadable_job(tenant, *id, reason))?;
+            lean.extend(read.map(|lean| (*id, lean)));
         }
-        let mut resolved = self.resolve(tenant, &lean, None)?.into_iter().peekable();
+        let resolved = lean.iter().zip(self.resolve(tenant, &lean, None)?);
+        let named = resolved.map(|((id, _), job)| job.map_err(|reason| unreadable_job(tenant, *id, reason)));
+        let mut resolved = named.collect::<Result<Vec<_>, Error>>()?.into_iter().peekable();
         let mut jobs = Vec::with_capacity(ids.len());
         for ((at, id), record) in places.into_iter().zip(found) {
             let key = JobKey { id, tenant: tenant.clone() };
             let job = match (resolved.next_if(|job| job.id == id), record) {
                 (Some(job), _) => Some(self.running_or(key.tag(), Arc::unwrap_or_clone(job))),
                 (None, Some(record)) => {
-                    let job = record::decode(tenant, id, &record).map_err(unreadable)?;
+                    let job = record::decode(tenant, id, &record);
+                    let job = job.map_err(|reason| unreadable_job(tenant, id, reason))?;
                     Some(self.running_or(key.tag(), job))
                 }
                 (None, None) => self.get_one(key)?,
@@ -174,14 +180,14 @@ impl Reader<'_> {
         Ok(jobs.into_iter().map(|(_, job)| job).collect())
     }
 
-    /// The jobs of lean records of one tenant, in their order. If they are about to be claimed, keeps their schedules for
-    /// that.
+    /// The jobs of lean records of one tenant, in their order, as far as their schedules can be read. If they are about to
+    /// be claimed, keeps their schedules for that.
     pub(super) fn resolve(
         &self,
         tenant: &Tenant,
         records: &[(JobId, Lean)],
         looking: Option<&Looking<'_>>,
-    ) -> Result<Vec<Arc<Job>>, Error> {
+    ) -> Result<Vec<Result<Arc<Job>, Unreadable>>, Error> {
         let mut sorted: Vec<_> = (0_usize..).zip(records).collect();
         sorted.sort_unstable_by_key(|(_, (_, lean))| lean.occurrence.schedule_id);
         let schedule = |lean: &Lean| ScheduleKey { tenant: tenant.clone(), id: lean.occurrence.schedule_id };
@@ -197,11 +203,11 @@ impl Reader<'_> {
             let job = match &stored {
                 Some(Stored { schedule, .. }) => {
                     let definition = &schedule.definition;
-                    lean.job(tenant, *id, &definition.template, definition.idempotency_key.as_deref())
+                    Ok(lean.job(tenant, *id, &definition.template, definition.idempotency_key.as_deref()))
                 }
-                None => lean.resolve(tenant, *id, definition.as_ref()).map_err(unreadable)?,
+                None => lean.resolve(tenant, *id, definition.as_ref()),
             };
-            jobs.push((at, Arc::new(job)));
+            jobs.push((at, job.map(Arc::new)));
             let is_next = |stored: &Stored| stored.schedule.next.is_some_and(|next| next.job_id == *id);
             ahead.extend(stored.filter(is_next).map(|stored| (key, stored)));
         }

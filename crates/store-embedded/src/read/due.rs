@@ -21,6 +21,7 @@ use crate::place::JobKey;
 use crate::record::{self, Decoder};
 use crate::shared::{read_error, unreadable};
 use crate::stopwatch::Stopwatch;
+use crate::unreadable::Told;
 
 /// A step from one entry to the next that takes longer went over many deleted ones. In debug builds every step
 /// counts as slow, so that the tests meet gaps everywhere.
@@ -141,8 +142,9 @@ impl Reader<'_> {
         // Each page has a name of its own: the jobs of the next are read while those of this one are claimed.
         let tenant = due.tenant.apart();
         let mut decoder = Decoder::new(&tenant);
+        let mut told = Told::default();
         self.walk(&start, &end, |parsed, value| {
-            if parsed.at > due.until || found.len() >= due.count_max {
+            if parsed.at > due.until || found.len() + page.unread >= due.count_max {
                 if self.is_under_way(&parsed, value)? {
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -153,7 +155,16 @@ impl Reader<'_> {
                 }
                 return Ok(ControlFlow::Break(()));
             }
-            let waiting = self.waiting(&due.tenant, &mut decoder, &parsed, value)?;
+            let waiting = match self.waiting(&due.tenant, &mut decoder, &parsed, value) {
+                Err(Error::Corrupt(reason)) => {
+                    told.tell(&due.tenant, parsed.id, &reason);
+                    // It takes up a place, too: the page ends, and the next begins behind it.
+                    page.unread += 1;
+                    last = Some(Position { at: parsed.at, id: parsed.id });
+                    return Ok(ControlFlow::Continue(()));
+                }
+                waiting => waiting?,
+            };
             bytes = bytes.saturating_add(waiting.size_bytes());
             if bytes > due.bytes_max && !found.is_empty() {
                 page.resume = last;
@@ -163,7 +174,7 @@ impl Reader<'_> {
             found.push(waiting);
             Ok(ControlFlow::Continue(()))
         })?;
-        self.fill_page(&mut page, due, (&tenant, found), looking)?;
+        self.fill_page(&mut page, due, (&tenant, found), looking, &mut told)?;
         self.reading.keep_waiting(&mut page.jobs);
         Ok(page)
     }
@@ -175,6 +186,7 @@ impl Reader<'_> {
         due: &Due,
         (tenant, found): (&Tenant, Vec<Waiting>),
         looking: &Looking<'_>,
+        told: &mut Told,
     ) -> Result<(), Error> {
         page.jobs.reserve(found.len());
         let mut bytes = 0_usize;
@@ -189,10 +201,18 @@ impl Reader<'_> {
             let mut resolved = self.resolve(tenant, &lean, Some(looking))?.into_iter();
             for waiting in some {
                 let job = match waiting {
-                    Waiting::Whole(job) => Some(Arc::clone(job)),
+                    Waiting::Whole(job) => Some(Ok(Arc::clone(job))),
                     Waiting::Lean(..) => resolved.next(),
                 };
-                let Some(job) = job else { continue };
+                let job = match job {
+                    Some(Ok(job)) => job,
+                    Some(Err(reason)) => {
+                        told.tell(tenant, waiting.position().id, &reason.to_string());
+                        page.unread += 1;
+                        continue;
+                    }
+                    None => continue,
+                };
                 bytes = bytes.saturating_add(job.size_bytes());
                 if bytes > due.bytes_max && !page.jobs.is_empty() {
                     page.resume = page.jobs.last().map(|job| job.position());
@@ -230,13 +250,23 @@ impl Reader<'_> {
         if !self.reading.is_under_way(key.tag(), 0) {
             return Ok(false);
         }
+        match self.attempt_of(&key, parsed, value) {
+            Ok(attempt) => Ok(self.reading.is_under_way(key.tag(), attempt)),
+            // One that cannot be read is under way as far as anybody can tell, and holds up nothing behind it.
+            Err(Error::Corrupt(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The last attempt of a job, as its record says.
+    fn attempt_of(&self, key: &JobKey, parsed: &Parsed<'_>, value: &[u8]) -> Result<u32, Error> {
         let attempt = if parsed.is_timer {
-            let Some(bytes) = self.parked(&key)? else { return Err(lost_record(&key)) };
+            let Some(bytes) = self.parked(key)? else { return Err(lost_record(key)) };
             record::attempt_of(&key.tenant, key.id, &bytes)
         } else {
             record::attempt_of(&key.tenant, key.id, value)
         };
-        Ok(self.reading.is_under_way(key.tag(), attempt.map_err(unreadable)?))
+        attempt.map_err(unreadable)
     }
 
     fn parked(&self, key: &JobKey) -> Result<Option<bytes::Bytes>, Error> {

@@ -25,6 +25,7 @@ use crate::lean::{self, Lean};
 use crate::open::scan_prefix;
 use crate::place::JobTag;
 use crate::shared::{read_error, unreadable};
+use crate::unreadable::Told;
 
 /// Records read at a time from one keyspace: few at first, more when more are needed.
 const CHUNK_COUNT_MIN: usize = 8;
@@ -89,6 +90,7 @@ impl Reader<'_> {
         let mut page = Page::default();
         let mut budget = LIST_SCAN_COUNT_MAX;
         let mut last_seen = None;
+        let mut told = Told::default();
         loop {
             // Only what may hold a later job than those at hand: days of history that end before are not begun.
             let at_hand = sources.iter().filter_map(|source| Some(source.ready.last()?.0)).max();
@@ -115,7 +117,10 @@ impl Reader<'_> {
                         return Ok(page);
                     }
                     last_seen = Some(PageCursor(id));
-                    self.add(&mut page, query, id, &bytes)?;
+                    match self.add(&mut page, query, id, &bytes) {
+                        Err(Error::Corrupt(reason)) => told.tell(&query.tenant, id, &reason),
+                        added => added?,
+                    }
                 }
                 None => {
                     // Out of budget: go on below what is known to be read in all.

@@ -20,6 +20,7 @@ use crate::kv::{Keyspace, Kv, Snapshot};
 use crate::open::scan_prefix;
 use crate::place::{JobKey, JobTag};
 use crate::shared::{Days, Shared, locate, read_error};
+use crate::unreadable::unreadable_job;
 use crate::view::Reading;
 use crate::{checkpoints, keys, pointers};
 
@@ -63,7 +64,11 @@ impl<'a> Reader<'a> {
     }
 
     fn get_one(&self, key: JobKey) -> Result<Option<Job>, Error> {
-        let stored = locate(|keyspace, key| self.snapshot.get(keyspace, key), self.shards, &self.days, &key)?;
+        let get = |keyspace: Keyspace, key: &[u8]| self.snapshot.get(keyspace, key);
+        let stored = match locate(get, self.shards, &self.days, &key) {
+            Err(Error::Corrupt(reason)) => return Err(unreadable_job(&key.tenant, key.id, reason)),
+            stored => stored?,
+        };
         Ok(stored.map(|job| self.running_or(key.tag(), job)))
     }
 

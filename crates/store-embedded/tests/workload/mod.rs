@@ -168,7 +168,7 @@ impl Player {
             11 => Command::Cancel,
             12 => Command::Amend { run_at: Some(run_at), priority: Some(Priority::High) },
             13 => Command::Rerun { run_at },
-            14 => Command::Replay { run_at: id.run_at(), payload: None, target: None },
+            14 => Command::Replay { run_at: id.run_at(), payload: None, target: None, timeout_ms: None },
             _ => Command::Discard,
         };
         Some(Order { tenant, id, command, key: None })

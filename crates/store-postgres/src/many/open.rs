@@ -53,9 +53,18 @@ impl SpreadError {
     fn may_pass(&self) -> bool {
         match self {
             Self::One { error: OpenError::Store(error), .. } => error.is_retryable(),
-            Self::One { error: OpenError::Schema(MigrateError::Failed(_)), .. } => true,
+            Self::One {
+                error: OpenError::Schema(MigrateError::Failed(_) | MigrateError::Unreachable(_)),
+                ..
+            } => true,
             Self::One { .. } | Self::Count(_) | Self::Misplaced { .. } => false,
         }
+    }
+
+    /// Whether the reason is that a database gave no answer.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::One { error: OpenError::Schema(MigrateError::Unreachable(_)), .. })
     }
 }
 

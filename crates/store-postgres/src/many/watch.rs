@@ -70,7 +70,10 @@ async fn opened(part: &Part, first: &Part) -> Result<(), String> {
         None
     } else {
         let store = open_part(part.options.clone()).await.map_err(|error| error.to_string())?;
-        first.note_used(part).await.map_err(|error| error.to_string())?;
+        // One that was used before is known to be: it comes back whether or not the first answers.
+        if part.options.makes_tables {
+            first.note_used(part).await.map_err(|error| error.to_string())?;
+        }
         Some(store)
     };
     part.came_back(opened);

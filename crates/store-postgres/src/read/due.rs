@@ -13,7 +13,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Due, DuePage, TenantDue};
 use tokio_postgres::Row;
 
-use crate::connections::Lane;
+use crate::connections::{Lane, SIDE_BY_SIDE};
 use crate::desk::{JobMark, StoredJob};
 use crate::fault::Trouble;
 use crate::load::{bucket_column, changed_job, fresh_job, shard_column};
@@ -21,9 +21,14 @@ use crate::record::Unreadable;
 use crate::sql;
 use crate::store::Database;
 use crate::uid::Uid;
+use crate::unreadable::{Told, or_unreadable};
 
 /// A tail with all bits set, and so the last id of its instant.
 const LAST_TAIL: u128 = u128::MAX;
+
+/// Jobs of a place that are looked at to tell whether one of them waits. Where all have begun, the marks have not moved yet, and
+/// to pass them all would cost as much as the listing that follows.
+const LOOKED_COUNT: i64 = 64;
 
 /// How many rows a statement may give.
 fn limit(count: usize) -> i64 {
@@ -66,7 +71,8 @@ impl Database {
         let client = self.connections.get(Lane::Scheduler).await?;
         let statement = client.prepare_cached(sql::NEXT_BUCKET).await?;
         let range = (bucket_column(from), bucket_column(until));
-        let row = client.query_one(&statement, &[&shard_column(shard), &range.0, &range.1]).await?;
+        let row =
+            client.query_one(&statement, &[&shard_column(shard), &range.0, &range.1, &LOOKED_COUNT]).await?;
         let bucket: Option<i32> = row.try_get(0)?;
         Ok(bucket.and_then(|bucket| u32::try_from(bucket).ok()).map(Bucket))
     }
@@ -78,18 +84,10 @@ impl Database {
         after: Option<&Tenant>,
         count_max: usize,
     ) -> Result<Vec<TenantDue>, Trouble> {
-        let client = self.connections.get(Lane::Scheduler).await?;
-        let fresh = client.prepare_cached(sql::FRESH_TENANTS).await?;
-        let timers = client.prepare_cached(sql::TIMER_TENANTS).await?;
-        let (shard, bucket, count) = (shard_column(shard), bucket_column(bucket), limit(count_max));
-        let after = after.map_or("", Tenant::as_str);
-        let mut tenants = Vec::new();
-        for row in client.query(&fresh, &[&shard, &bucket, &after, &count]).await? {
-            tenants.push((row.try_get::<_, String>(0)?, row.try_get::<_, Uid>(1)?.job().run_at()));
-        }
-        for row in client.query(&timers, &[&shard, &bucket, &after, &count]).await? {
-            tenants.push((row.try_get(0)?, Timestamp::from_ms(row.try_get(1)?)));
-        }
+        let transaction = self.connections.begin_read(Lane::Scheduler, SIDE_BY_SIDE).await?;
+        let place = (shard_column(shard), bucket_column(bucket), after.map_or("", Tenant::as_str));
+        let named = named_tenants(transaction.client()?, place, limit(count_max)).await;
+        let mut tenants = transaction.end_read(named).await?;
         // Of the two entries of one tenant the earlier stands first, and stays.
         tenants.sort();
         tenants.dedup_by(|(later, _), (earlier, _)| later == earlier);
@@ -105,22 +103,33 @@ impl Database {
         let client = self.connections.get(Lane::Scheduler).await?;
         // Sent one behind the other, without waiting for answers in between; and in this order: a job that nothing has
         // happened to may get a timer meanwhile, but not the other way round.
-        let (mut jobs, timers, next_at) =
+        let (mut rows, timers, next_at) =
             try_join3(read_fresh(&client, due), read_timers(&client, due), next_at(&client, due)).await?;
-        jobs.retain(|fresh| timers.iter().all(|timer| timer.job.id != fresh.job.id));
-        jobs.extend(timers);
-        jobs.sort_by_key(|stored| stored.job.position());
+        rows.retain(|fresh| timers.iter().all(|timer| timer.position.id != fresh.position.id));
+        rows.extend(timers);
+        rows.sort_by_key(|row| row.position);
         let mut page = DuePage::default();
-        let (mut seen, mut bytes) = (Vec::new(), 0);
-        for StoredJob { job, mark } in jobs {
-            bytes += job.size_bytes();
-            let full = page.jobs.len() >= due.count_max || bytes > due.bytes_max;
-            if let Some(last) = page.jobs.last().filter(|_| full) {
-                page.resume = Some(Arc::as_ref(last).position());
+        let (mut seen, mut bytes, mut passed, mut last) = (Vec::new(), 0, 0, None);
+        let mut told = Told::of_reads();
+        for Waiting { position, size, stored } in rows {
+            bytes += size;
+            let full = passed >= due.count_max || bytes > due.bytes_max;
+            if full && last.is_some() {
+                page.resume = last;
                 break;
             }
-            page.jobs.push(Arc::clone(&job));
-            seen.push(StoredJob { job, mark });
+            // One that cannot be read takes up room, too: the page ends where the statements did, and the next begins behind.
+            (passed, last) = (passed + 1, Some(position));
+            match stored {
+                Ok(stored) => {
+                    page.jobs.push(Arc::clone(&stored.job));
+                    seen.push(stored);
+                }
+                Err(reason) => {
+                    page.unread += 1;
+                    told.tell(due.tenant.as_str(), position.id, &reason);
+                }
+            }
         }
         self.recall.note_read(seen.into_iter());
         if page.resume.is_none() {
@@ -133,16 +142,58 @@ impl Database {
         let client = self.connections.get(Lane::Scheduler).await?;
         let statement = client.prepare_cached(sql::ALL_RUNNING).await?;
         let rows = client.query(&statement, &[]).await?;
-        let job = |row: &Row| {
-            let tenant = Tenant::new(row.try_get("tenant")?).map_err(|_| Unreadable::Nonsense("a tenant"))?;
-            Ok(changed_job(&tenant, row.try_get::<_, Uid>("id")?.job(), row)?.without_payload())
-        };
-        rows.iter().map(job).collect()
+        let (mut jobs, mut told) = (Vec::with_capacity(rows.len()), Told::of_reads());
+        for row in &rows {
+            let (name, id): (&str, Uid) = (row.try_get("tenant")?, row.try_get("id")?);
+            let tenant = Tenant::new(name).map_err(|_| Trouble::from(Unreadable::Nonsense("a tenant")));
+            match or_unreadable(tenant.and_then(|tenant| changed_job(&tenant, id.job(), row)))? {
+                Ok(job) => jobs.push(job.without_payload()),
+                Err(reason) => told.tell(name, id.job(), &reason),
+            }
+        }
+        Ok(jobs)
     }
 }
 
+/// A row of a due read: where it stands, how many bytes it counts for, and the job, or why it cannot be read.
+struct Waiting {
+    position: Position,
+    size: usize,
+    stored: Result<StoredJob, String>,
+}
+
+impl Waiting {
+    fn new(row: &Row, position: Position, stored: Result<StoredJob, Trouble>) -> Result<Self, Trouble> {
+        let stored = or_unreadable(stored)?;
+        let size = match &stored {
+            Ok(stored) => stored.job.size_bytes(),
+            // As the statement counts it: a page that is less full than it says would end before all is read.
+            Err(_) => usize::try_from(row.try_get::<_, i32>("size")?).unwrap_or(0),
+        };
+        Ok(Self { position, size, stored })
+    }
+}
+
+/// Tenants of a place and when each has its first job there: by those nothing has happened to, then by timers.
+async fn named_tenants(
+    client: &ClientWrapper,
+    (shard, bucket, after): (i16, i32, &str),
+    count: i64,
+) -> Result<Vec<(String, Timestamp)>, Trouble> {
+    let fresh = client.prepare_cached(sql::FRESH_TENANTS).await?;
+    let timers = client.prepare_cached(sql::TIMER_TENANTS).await?;
+    let mut tenants = Vec::new();
+    for row in client.query(&fresh, &[&shard, &bucket, &after, &count]).await? {
+        tenants.push((row.try_get(0)?, row.try_get::<_, Uid>(1)?.job().run_at()));
+    }
+    for row in client.query(&timers, &[&shard, &bucket, &after, &count]).await? {
+        tenants.push((row.try_get(0)?, Timestamp::from_ms(row.try_get(1)?)));
+    }
+    Ok(tenants)
+}
+
 /// One more than the page has room for, to know whether it goes on.
-async fn read_fresh(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>, Trouble> {
+async fn read_fresh(client: &ClientWrapper, due: &Due) -> Result<Vec<Waiting>, Trouble> {
     let statement = client.prepare_cached(sql::DUE_FRESH).await?;
     let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
     let from = due.after.map_or(Uid([0; 16]), first_after);
@@ -153,14 +204,15 @@ async fn read_fresh(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>,
         .query(&statement, &[&shard, &bucket, &tenant, &from, &to, &count, &limit(due.bytes_max)])
         .await?;
     let mark = JobMark { seq: 0, body_seq: None, shard };
-    let stored = |row: &Row| {
-        let job = fresh_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)?;
-        Ok(StoredJob { job: Arc::new(job), mark })
+    let waiting = |row: &Row| {
+        let id = row.try_get::<_, Uid>("id")?.job();
+        let stored = fresh_job(&due.tenant, id, row).map(|job| StoredJob { job: Arc::new(job), mark });
+        Waiting::new(row, Position { at: id.run_at(), id }, stored)
     };
-    rows.iter().map(stored).collect()
+    rows.iter().map(waiting).collect()
 }
 
-async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>, Trouble> {
+async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<Waiting>, Trouble> {
     let statement = client.prepare_cached(sql::DUE_TIMERS).await?;
     let (shard, bucket) = (shard_column(due.shard), bucket_column(due.bucket));
     let (at, id) = due.after.map_or((i64::MIN, Uid([0; 16])), |after| (after.at.as_ms(), after.id.into()));
@@ -169,12 +221,16 @@ async fn read_timers(client: &ClientWrapper, due: &Due) -> Result<Vec<StoredJob>
     let rows = client
         .query(&statement, &[&shard, &bucket, &tenant, &at, &id, &until, &count, &limit(due.bytes_max)])
         .await?;
-    let stored = |row: &Row| {
-        let job = changed_job(&due.tenant, row.try_get::<_, Uid>("id")?.job(), row)?;
+    let waiting = |row: &Row| {
+        let position = Position {
+            at: Timestamp::from_ms(row.try_get("due_at")?),
+            id: row.try_get::<_, Uid>("id")?.job(),
+        };
         let mark = JobMark { seq: row.try_get("seq")?, body_seq: row.try_get("body_seq")?, shard };
-        Ok(StoredJob { job: Arc::new(job), mark })
+        let stored = changed_job(&due.tenant, position.id, row);
+        Waiting::new(row, position, stored.map(|job| StoredJob { job: Arc::new(job), mark }))
     };
-    rows.iter().map(stored).collect()
+    rows.iter().map(waiting).collect()
 }
 
 async fn next_at(client: &ClientWrapper, due: &Due) -> Result<Option<Timestamp>, Trouble> {

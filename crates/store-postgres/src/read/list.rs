@@ -19,6 +19,7 @@ use crate::load::found_job;
 use crate::sql;
 use crate::store::Database;
 use crate::uid::Uid;
+use crate::unreadable::Told;
 
 /// Rows read at a time, at least and at most.
 const ROWS_COUNT_MIN: usize = 100;
@@ -74,6 +75,7 @@ impl Database {
         let client = self.connections.get(Lane::Caller).await?;
         let mut page = Page::default();
         let mut last = None;
+        let mut told = Told::of_reads();
         for mut stage in stages(query) {
             loop {
                 let wanted = (query.count_max - page.jobs.len()).saturating_add(1);
@@ -88,10 +90,12 @@ impl Database {
                     let id = row.try_get::<_, Uid>("id")?.job();
                     (page.looked, last) = (page.looked + 1, Some(PageCursor(id)));
                     stage.below = id.into();
-                    if let Found::Stored(StoredJob { job, .. }) = found_job(&query.tenant, id, row)?
-                        && query.filter.matches(&job)
-                    {
-                        page.jobs.push(Arc::unwrap_or_clone(job));
+                    match found_job(&query.tenant, id, row)? {
+                        Found::Stored(StoredJob { job, .. }) if query.filter.matches(&job) => {
+                            page.jobs.push(Arc::unwrap_or_clone(job));
+                        }
+                        Found::Stored(_) | Found::Removed(_) => {}
+                        Found::Unreadable(reason) => told.tell(query.tenant.as_str(), id, &reason),
                     }
                 }
                 if rows.len() < count {

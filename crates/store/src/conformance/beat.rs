@@ -83,7 +83,7 @@ pub(super) fn faster() -> Definition {
 }
 
 pub(super) fn update(definition: Definition) -> ScheduleCommand {
-    ScheduleCommand::Update { definition: Box::new(definition), name: None }
+    ScheduleCommand::Update { definition: Box::new(definition), name: None, paused: None }
 }
 
 pub(super) fn ordering(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {

@@ -1,5 +1,7 @@
 //! Schedules: what an edit does to the occurrence that waits.
 
+use std::sync::Arc;
+
 use jiff::tz::TimeZoneDatabase;
 use tidewheel_core::cron::Cron;
 use tidewheel_core::job::State as JobState;
@@ -8,7 +10,7 @@ use tidewheel_core::schedule::{State, Timing, Zone};
 use super::Home;
 use super::beat::{BEAT_MS, beat, carrying, faster, ordering, outcomes, ruled, update};
 use super::trial::{START, Trial, amending, tenant};
-use crate::{Refusal, ScheduleCommand};
+use crate::{Refusal, ScheduleCommand, ScheduleRefusal};
 
 /// The same instant is the same job, with what the new definition says.
 pub async fn an_edit_keeps_the_job_of_its_instant(home: &dyn Home) {
@@ -70,6 +72,40 @@ pub async fn a_paused_schedule_waits_for_nothing(home: &dyn Home) {
     trial.check_cover(&made).await;
     let told = outcomes(&trial.ledger_of(&made).await);
     assert_eq!(told, ["skipped", "fired"], "one entry for all that passed");
+}
+
+/// A definition and a pause are one edit, and what is refused of it leaves the schedule as it was.
+pub async fn an_update_pauses_and_resumes_or_does_nothing_at_all(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let waited = trial.pending(&made).await.expect("pending");
+    trial.pass(1_000);
+    let to = |definition, paused| ScheduleCommand::Update {
+        definition: Box::new(definition),
+        name: None,
+        paused: Some(paused),
+    };
+    let unknown = ruled(|rule| rule.exclude.calendar = Some(Arc::from("holidays")));
+    let answer = trial.try_edit(ordering(&made, to(unknown.clone(), true))).await;
+    assert_eq!(answer.err(), Some(ScheduleRefusal::NoCalendar(Arc::from("holidays"))));
+    assert_eq!(trial.now_of(&made).await, made);
+    assert_eq!(trial.pending(&made).await.as_ref(), Some(&waited));
+
+    let paused = trial.edit(&made, to(carrying("new"), true)).await.schedule;
+    assert_eq!((paused.state, paused.next, paused.version), (State::Paused, None, made.version + 1));
+    assert_eq!(&*paused.definition.template.payload, b"new");
+    let mut trial = trial.reopen().await;
+    assert_eq!(trial.pending(&made).await, None);
+    let answer = trial.try_edit(ordering(&made, to(unknown, false))).await;
+    assert!(answer.is_err());
+    assert_eq!(trial.now_of(&made).await, paused);
+
+    trial.pass(BEAT_MS);
+    let resumed = trial.edit(&made, to(faster(), false)).await.schedule;
+    assert_eq!((resumed.state, resumed.version), (State::Active, made.version + 2));
+    let pending = trial.pending(&made).await.expect("pending");
+    assert_eq!(pending.status.due_at, START.plus_ms(BEAT_MS + BEAT_MS / 2));
+    assert_eq!(outcomes(&trial.ledger_of(&made).await), ["skipped"], "what passed while it was paused");
 }
 
 /// The same rules again change nothing, and a chain that is whole is not mended.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tidewheel_core::cron::Cron;
 use tidewheel_core::job::State as JobState;
-use tidewheel_core::limits::DAY_MS;
-use tidewheel_core::schedule::{Outcome, Timing, backfill_job};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS};
+use tidewheel_core::schedule::{Definition, MisfirePolicy, Outcome, Timing, backfill_job};
 
 use super::Home;
-use super::beat::{BEAT_MS, beat, dates, ordering, outcomes, ruled};
+use super::beat::{BEAT_MS, beat, dates, decided, missing, ordering, outcomes, ruled};
 use super::trial::{START, Trial, succeeding, tenant};
 use super::walk;
 use crate::{LedgerCursor, ScheduleCommand};
@@ -94,6 +94,19 @@ pub async fn calendars_are_kept(home: &dyn Home) {
     assert_eq!(trial.store.calendars(&tenant("acm")).await.expect("read"), []);
 }
 
+/// Every day at nine, holidays excepted.
+fn daily_but_holidays() -> Definition {
+    ruled(|rule| {
+        rule.timing = Timing::Cron(Box::new(Cron::parse("0 9 * * *").expect("a cron expression")));
+        rule.exclude.calendar = Some(Arc::from("holidays"));
+    })
+}
+
+/// Tells a schedule that the holidays were these before.
+fn redating(before: &[&str]) -> ScheduleCommand {
+    ScheduleCommand::Redate { name: Arc::from("holidays"), before: Some(Arc::new(dates(before))) }
+}
+
 /// What waits stays as it is until the schedule is told; then it goes by the new dates.
 pub async fn a_changed_calendar_moves_what_waits(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
@@ -103,31 +116,69 @@ pub async fn a_changed_calendar_moves_what_waits(home: &dyn Home) {
         trial.store.put_calendar(&acme, "holidays", Some(dates(texts))).await.expect("stored");
     };
     put(&trial, &["2027-01-16"]).await;
-    let daily = ruled(|rule| {
-        rule.timing = Timing::Cron(Box::new(Cron::parse("0 9 * * *").expect("a cron expression")));
-        rule.exclude.calendar = Some(Arc::from("holidays"));
-    });
-    let made = trial.create(&acme, daily).await;
+    let made = trial.create(&acme, daily_but_holidays()).await;
     trial.fire(&made).await;
     let sunday = trial.pending(&made).await.expect("pending");
     assert_eq!(sunday.status.due_at.to_string(), "2027-01-17T09:00:00.000Z");
     put(&trial, &["2027-01-17", "2027-01-18"]).await;
     assert_eq!(trial.pending(&made).await.as_ref(), Some(&sunday));
-    let edited = trial.edit(&made, ScheduleCommand::Rearm).await;
+    let elsewhere = ScheduleCommand::Redate { name: Arc::from("other"), before: None };
+    assert!(!trial.try_edit(ordering(&made, elsewhere)).await.expect("granted").changed);
+    let edited = trial.edit(&made, redating(&["2027-01-16"])).await;
     let saturday = trial.pending(&made).await.expect("pending");
     assert_eq!(saturday.status.due_at.to_string(), "2027-01-16T09:00:00.000Z");
     assert_eq!(edited.jobs.len(), 2);
     assert_eq!((edited.jobs[0].id, edited.jobs[0].status.state), (sunday.id, JobState::Cancelled));
     assert_eq!(trial.get(&sunday).await, None);
-    let again = trial.try_edit(ordering(&made, ScheduleCommand::Rearm)).await.expect("granted");
+    let again = trial.try_edit(ordering(&made, redating(&["2027-01-16"]))).await.expect("granted");
     assert!(!again.changed);
     let mut trial = trial.reopen().await;
     let applied = trial.fire(&made).await;
     assert_eq!(applied.others[0].status.due_at.to_string(), "2027-01-19T09:00:00.000Z");
     trial.store.put_calendar(&acme, "holidays", None).await.expect("removed");
-    trial.edit(&made, ScheduleCommand::Rearm).await;
+    trial.edit(&made, redating(&["2027-01-17", "2027-01-18"])).await;
     let sunday = trial.pending(&made).await.expect("pending");
     assert_eq!(sunday.status.due_at.to_string(), "2027-01-17T09:00:00.000Z", "nothing is excluded any more");
     let fired = trial.ledger_of(&made).await;
     assert!(fired.iter().all(|entry| matches!(entry.outcome, Outcome::Fired { .. })));
+}
+
+/// New dates hold from now on: what was excluded when it passed is not made up for, and what was due still fires.
+pub async fn a_date_that_has_passed_stays_excluded(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let acme = tenant("acme");
+    let put = async |trial: &Trial<'_>, texts: &[&str]| {
+        trial.store.put_calendar(&acme, "holidays", Some(dates(texts))).await.expect("stored");
+    };
+    // START is 2027-01-15 at 08:00.
+    let nine_of = |day: i64| START.plus_ms(HOUR_MS + (day - 15) * DAY_MS);
+    put(&trial, &["2027-01-16"]).await;
+    let misfire = missing(MisfirePolicy::FIRE_ALL).misfire;
+    let made = trial.create(&acme, Definition { misfire, ..daily_but_holidays() }).await;
+    trial.fire(&made).await;
+    let waits = trial.pending(&made).await.expect("pending");
+    trial.now = nine_of(16).plus_ms(HOUR_MS);
+    put(&trial, &["2028-01-01"]).await;
+    trial.edit(&made, redating(&["2027-01-16"])).await;
+    assert_eq!(trial.pending(&made).await.as_ref(), Some(&waits), "the 17th, as before");
+
+    // Nobody is there for it: all that was missed is made up for, and the 16th was not.
+    let mut trial = trial.reopen().await;
+    trial.now = nine_of(18).plus_ms(HOUR_MS);
+    trial.fire(&made).await;
+    trial.fire(&made).await;
+    assert_eq!(trial.pending(&made).await.expect("pending").status.due_at, nine_of(19));
+
+    // What was due when its date was excluded is due still, also if the change is told of twice.
+    trial.now = nine_of(19).plus_ms(HOUR_MS);
+    put(&trial, &["2027-01-19"]).await;
+    trial.edit(&made, redating(&["2028-01-01"])).await;
+    let again = trial.try_edit(ordering(&made, redating(&["2027-01-19"]))).await.expect("granted");
+    assert!(!again.changed);
+    let fired = trial.fire(&made).await.job;
+    assert_eq!(fired.spec.occurrence.map(|occurrence| occurrence.fire_at), Some(nine_of(19)));
+    assert_eq!(trial.pending(&made).await.expect("pending").status.due_at, nine_of(20));
+    let ledger = trial.ledger_of(&made).await;
+    assert_eq!(decided(&ledger, None), [15, 17, 18, 19].map(nine_of));
+    assert_eq!(outcomes(&ledger), ["fired"; 4]);
 }

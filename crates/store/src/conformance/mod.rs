@@ -187,6 +187,7 @@ macro_rules! conformance_tests {
             an_edit_keeps_the_job_of_its_instant,
             an_edit_of_the_rule_moves_the_occurrence,
             a_paused_schedule_waits_for_nothing,
+            an_update_pauses_and_resumes_or_does_nothing_at_all,
             a_sound_schedule_needs_no_mending,
             an_edit_and_a_claim_see_each_other,
         );
@@ -229,6 +230,7 @@ macro_rules! conformance_tests {
             old_entries_are_dropped_with_history,
             calendars_are_kept,
             a_changed_calendar_moves_what_waits,
+            a_date_that_has_passed_stays_excluded,
         );
         $crate::conformance_tests!(@cases $new_home, zoning:
             the_rules_of_zones_are_noted,

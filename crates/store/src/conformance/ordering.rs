@@ -182,12 +182,17 @@ pub async fn a_dead_job_is_replayed_with_changes(home: &dyn Home) {
     let payload = Bytes::from(vec![7; 40_000]);
     let target =
         Arc::new(Target { url: "http://example.com/".into(), method: "POST".into(), headers: Vec::new() });
-    let replay =
-        Command::Replay { run_at, payload: Some(payload.clone()), target: Some(Arc::clone(&target)) };
+    let replay = Command::Replay {
+        run_at,
+        payload: Some(payload.clone()),
+        target: Some(Arc::clone(&target)),
+        timeout_ms: Some(dead.spec.timeout_ms + 1),
+    };
     let replayed = trial.order(&dead, replay).await;
     assert_eq!(replayed.id, dead.id);
     assert_eq!(replayed.spec.payload, payload);
     assert_eq!(replayed.spec.destination, Destination::Target(target));
+    assert_eq!(replayed.spec.timeout_ms, dead.spec.timeout_ms + 1);
     assert_eq!(replayed.status.attempts, dead.status.attempts);
     assert_eq!(trial.waiting().await, [(run_at, dead.id)]);
     let mut trial = trial.reopen().await;

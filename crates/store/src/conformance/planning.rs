@@ -166,8 +166,11 @@ pub async fn a_name_belongs_to_one_schedule(home: &dyn Home) {
     assert_eq!(answer.err(), Some(ScheduleRefusal::NameTaken(first.id)));
     let elsewhere = named(trial.new_schedule(&globex, beat()), "report");
     let elsewhere = trial.create_as(elsewhere).await;
-    let rename =
-        |name: &str| ScheduleCommand::Update { definition: Box::new(beat()), name: Some(Arc::from(name)) };
+    let rename = |name: &str| ScheduleCommand::Update {
+        definition: Box::new(beat()),
+        name: Some(Arc::from(name)),
+        paused: None,
+    };
     let renamed = trial.edit(&first, rename("summary")).await.schedule;
     assert_eq!(renamed.version, first.version + 1, "another name is an edit");
     let second = trial.create_as(again).await;

@@ -292,9 +292,12 @@ impl Pair<'_> {
             11 => Command::Cancel,
             12 => Command::Amend { run_at: Some(run_at), priority: Some(*dice.pick(&Priority::ALL)) },
             13 => Command::Rerun { run_at },
-            14 => {
-                Command::Replay { run_at, payload: dice.percent(50).then(|| "edited".into()), target: None }
-            }
+            14 => Command::Replay {
+                run_at,
+                payload: dice.percent(50).then(|| "edited".into()),
+                target: None,
+                timeout_ms: None,
+            },
             15 => Command::Discard,
             _ => Command::RunNow,
         }

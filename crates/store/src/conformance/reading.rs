@@ -286,7 +286,10 @@ pub async fn counts_follow_every_change(home: &dyn Home) {
         (at_now, State::Scheduled),
         (|trial, _| trial.claiming(), State::Running),
         (|_, job| failing(job, Retry::No), State::Dead),
-        (|trial, _| Command::Replay { run_at: trial.now, payload: None, target: None }, State::Scheduled),
+        (
+            |trial, _| Command::Replay { run_at: trial.now, payload: None, target: None, timeout_ms: None },
+            State::Scheduled,
+        ),
         (|trial, _| trial.claiming(), State::Running),
         (|_, job| failing(job, Retry::No), State::Dead),
     ];

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{
-    self, Change, Dates, Definition, Edit, Entry, NewSchedule, Outcome, Removal, Schedule, ScheduleId, State,
-    next_nominal,
+    self, Change, Dates, Definition, Edit, Entry, NewSchedule, Outcome, Removal, Schedule, ScheduleId,
 };
 use tidewheel_core::time::Timestamp;
 
@@ -81,8 +80,9 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
     let calendar = calendar.as_deref();
     let edit = match command {
         ScheduleCommand::Create { .. } => none(&schedule),
-        ScheduleCommand::Update { definition, name } => {
-            match update(books, now, &schedule, calendar, (*definition, name))? {
+        ScheduleCommand::Update { definition, name, paused } => {
+            let wanted = Wanted { definition: *definition, name, paused };
+            match update(books, now, &schedule, calendar, wanted)? {
                 Ok(edit) => edit,
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -93,6 +93,10 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
         ScheduleCommand::Trigger => return trigger(books, now, &schedule).map(Ok),
         ScheduleCommand::Backfill(jobs) => return backfill(books, now, &schedule, jobs).map(Ok),
         ScheduleCommand::Retime(zone) => schedule::retime(&schedule, zone, calendar, now),
+        ScheduleCommand::Redate { name, before } if names(&schedule.definition, &name) => {
+            schedule::calendar_changed(&schedule, before.as_deref(), calendar, now)
+        }
+        ScheduleCommand::Redate { .. } => none(&schedule),
         ScheduleCommand::Rearm => rearm(books, now, &schedule, calendar)?,
     };
     carry_out(books, now, &schedule, edit).map(Ok)
@@ -124,13 +128,21 @@ fn create(books: &mut impl Books, now: Timestamp, new: NewSchedule, fresh: bool)
     Ok(Ok((Edited { schedule, changed: true, repeats: None, jobs }, changes)))
 }
 
+/// What an update makes of a schedule.
+struct Wanted {
+    definition: Definition,
+    name: Option<Arc<str>>,
+    paused: Option<bool>,
+}
+
 fn update(
     books: &mut impl Books,
     now: Timestamp,
     schedule: &Schedule,
     calendar: Option<&Dates>,
-    (definition, name): (Definition, Option<Arc<str>>),
+    wanted: Wanted,
 ) -> Result<Result<Edit, ScheduleRefusal>, Error> {
+    let Wanted { definition, name, paused } = wanted;
     if let Some(refusal) = taken(books, &schedule.tenant, name.as_ref(), schedule.id)? {
         return Ok(Err(refusal));
     }
@@ -139,7 +151,7 @@ fn update(
         return Ok(Err(refusal));
     }
     let change = Change { definition, calendar: new_calendar.as_deref() };
-    let mut edit = schedule::update(schedule, calendar, change, now);
+    let mut edit = schedule::amend(schedule, calendar, change, paused, now);
     if edit.schedule.name != name {
         edit.schedule.name = name;
         edit.schedule.version = schedule.version + 1;
@@ -159,14 +171,18 @@ fn taken(
     Ok(holder.filter(|holder| *holder != id).map(ScheduleRefusal::NameTaken))
 }
 
+fn names(definition: &Definition, calendar: &Arc<str>) -> bool {
+    definition.rule.exclude.calendar.as_ref() == Some(calendar)
+}
+
 /// The refusal of a calendar that is not there.
 fn missing(definition: &Definition, calendar: Option<&Dates>) -> Option<ScheduleRefusal> {
     let name = definition.rule.exclude.calendar.as_ref().filter(|_| calendar.is_none())?;
     Some(ScheduleRefusal::NoCalendar(Arc::clone(name)))
 }
 
-/// Goes on by the dates the calendar has now, if they make a difference, and stores the waiting occurrence
-/// again if it is lost. Where nothing is wrong, nothing is changed: what is late stays as it is.
+/// Stores the waiting occurrence again if it is lost. Where nothing is wrong, nothing is changed: what is late stays as
+/// it is.
 fn rearm(
     books: &mut impl Books,
     now: Timestamp,
@@ -174,20 +190,7 @@ fn rearm(
     calendar: Option<&Dates>,
 ) -> Result<Edit, Error> {
     let none = none(schedule);
-    let Some(next) = schedule.next else {
-        let rule = &schedule.definition.rule;
-        return Ok(match schedule.state {
-            State::Paused => none,
-            State::Active => schedule::repair(schedule, calendar, now),
-            State::Ended if next_nominal(rule, calendar, schedule.goes_on_after()).is_none() => none,
-            State::Ended => schedule::calendar_changed(schedule, calendar, calendar, now),
-        });
-    };
-    let is_of_old_rule = next.covers_until > next.fire_at;
-    let first = next_nominal(&schedule.definition.rule, calendar, schedule.goes_on_after());
-    if !is_of_old_rule && first.is_none_or(|first| first.fire_at != next.fire_at) {
-        return Ok(schedule::calendar_changed(schedule, calendar, calendar, now));
-    }
+    let Some(next) = schedule.next else { return Ok(schedule::repair(schedule, calendar, now)) };
     Ok(match books.read_job(&schedule.tenant, next.job_id)? {
         None => schedule::repair(schedule, calendar, now),
         // It ended while nobody could read its schedule.

@@ -19,6 +19,8 @@ pub struct PreviewRequest {
     pub rule: Arc<Rule>,
     /// The schedule that would be given it; none asks for a new one.
     pub schedule: Option<ScheduleId>,
+    /// Over how long its starts would be spread, if that is said.
+    pub window_ms: Option<i64>,
     /// Fires after this.
     pub from: Timestamp,
     /// How many at most.
@@ -46,8 +48,8 @@ impl PreviewRequest {
     pub fn read(text: &str, now: Timestamp, zones: &Zones, faults: &mut Faults) -> Option<Self> {
         let at = &At::ROOT;
         let fields: PreviewFields<'_> = read::body(text, at, faults)?;
-        // Without a schedule there is no id, and without an id no place in the window: it is only checked.
-        fields.window.and_then(|field| field.duration_within(0, FIRE_WINDOW_MS_MAX, at, faults));
+        let window_ms =
+            fields.window.and_then(|field| field.duration_within(0, FIRE_WINDOW_MS_MAX, at, faults));
         let from = fields.from.and_then(|field| field.time(at, faults)).unwrap_or(now);
         let schedule = fields.schedule.and_then(|field| {
             let text = field.free_text(at, faults)?;
@@ -66,6 +68,7 @@ impl PreviewRequest {
             exclude: fields.exclude,
         };
         let rule = Arc::new(read_rule(&time, None, (now, zones), at, faults)?);
-        Some(Self { rule, schedule, from, count, excludes_by_object: time.excludes_by_object() })
+        let excludes_by_object = time.excludes_by_object();
+        Some(Self { rule, schedule, window_ms, from, count, excludes_by_object })
     }
 }

@@ -59,7 +59,7 @@ use self::run_times::RunTimes;
 use self::subscribers::Subscribers;
 pub(super) use self::subscribers::{Outlet, Subscriber, SubscriberId};
 use self::suspects::{SUSPECTS_COUNT_MAX, Suspects, is_suspect};
-pub(super) use self::takers::{TakeReply, Ticket};
+pub(super) use self::takers::{Leave, TakeReply, Ticket};
 pub use self::view::LaneView;
 use super::config::Config;
 use super::governor::MadeUp;

@@ -125,10 +125,11 @@ impl Ready {
     }
 
     /// Lets somebody wait for jobs.
-    pub(in crate::engine) fn subscribe(&mut self, subscriber: Subscriber) -> SubscriberId {
+    pub(in crate::engine) fn subscribe(&mut self, mut subscriber: Subscriber) -> SubscriberId {
         let id = self.subscribers.number();
-        match &subscriber.outlet {
+        match &mut subscriber.outlet {
             Outlet::Once(reply) => {
+                reply.look_at_leave();
                 self.subscribers.once.insert(reply.ticket(), id);
             }
             Outlet::Stream(_) | Outlet::Peer { .. } => {
@@ -198,10 +199,15 @@ impl Ready {
         }
     }
 
-    /// Jobs picked for a subscriber were not granted: its credits are its own again.
+    /// Jobs picked for a subscriber were not granted: its credits are its own again. Not those of another node some of whose
+    /// workers ask once: what else was picked for it may be their answer, and they may have gone meanwhile.
     pub(in crate::engine) fn give_back(&mut self, id: SubscriberId, count: usize) {
-        if count > 0 {
-            self.finished(id, count);
+        if count == 0 {
+            return;
+        }
+        self.finished(id, count);
+        let asks_once = |it: &Subscriber| matches!(it.outlet, Outlet::Peer { asks_once: true });
+        if !self.subscribers.get(id).is_some_and(asks_once) {
             self.add_credits(id, count);
         }
     }
@@ -300,5 +306,51 @@ impl Ready {
             self.unseat(id);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewheel_core::names::Tenant;
+    use tidewheel_core::time::Timestamp;
+
+    use super::*;
+    use crate::engine::config::Config;
+    use crate::engine::governor::MadeUp;
+
+    fn peer(ready: &mut Ready, asks_once: bool) -> SubscriberId {
+        ready.subscribe(Subscriber {
+            worker: "via:other".into(),
+            queues: Arc::from([Arc::from("q")]),
+            interest: Arc::new(Interest::of_tenant(Tenant::default())),
+            lease_ms: 30_000,
+            credits: 5,
+            in_flight: 0,
+            lags: false,
+            outlet: Outlet::Peer { asks_once },
+        })
+    }
+
+    fn credits(ready: &Ready, id: SubscriberId) -> (usize, usize) {
+        ready.subscriber(id).map(|it| (it.credits, it.in_flight)).unwrap()
+    }
+
+    #[test]
+    fn a_node_whose_workers_ask_once_has_no_room_after_a_refused_claim_until_it_says_so() {
+        let now = Timestamp::from_ms(1_000);
+        let mut ready = Ready::new(Config::default(), 1, MadeUp { missed_before: now }, now);
+        let once = peer(&mut ready, true);
+        ready.spend(once, 3);
+        assert_eq!(credits(&ready, once), (0, 3));
+        ready.give_back(once, 2);
+        assert_eq!(credits(&ready, once), (0, 1), "the third may be what they waited for");
+        ready.give_back(once, 1);
+        assert_eq!(credits(&ready, once), (0, 0));
+        ready.feed_peer(once, 4, 0, true);
+        assert_eq!(credits(&ready, once), (4, 0));
+        let connected = peer(&mut ready, false);
+        ready.spend(connected, 3);
+        ready.give_back(connected, 2);
+        assert_eq!(credits(&ready, connected), (4, 1), "workers that stay have their room back");
     }
 }

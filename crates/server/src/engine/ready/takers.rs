@@ -13,13 +13,22 @@ use super::subscribers::{Outlet, SubscriberId};
 /// A call's number; never used twice.
 pub(in crate::engine) type Ticket = u64;
 
+/// How far a call's wait has come, known also while something is being claimed for it: then it is not among the subscribers,
+/// and nobody could be told.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Leave {
+    /// It is nearly over.
+    pub(in crate::engine) is_near: AtomicBool,
+    /// It is over.
+    pub(in crate::engine) is_over: AtomicBool,
+}
+
 /// Where the jobs go of one who asks once.
 #[derive(Debug)]
 pub(in crate::engine) struct TakeReply {
     ticket: Ticket,
-    /// Its wait is over.
-    is_withdrawn: Arc<AtomicBool>,
-    /// Other nodes are told of its wish no more.
+    leave: Arc<Leave>,
+    /// Other nodes are told of its wish no more. Changes only while it has no seat: it is counted as what it sat down as.
     is_retracted: bool,
     to: oneshot::Sender<Taken>,
 }
@@ -29,11 +38,11 @@ type Taken = Result<Vec<Arc<Job>>, Error>;
 
 impl TakeReply {
     /// A reply, what says that its wait is over, and where the jobs come out.
-    pub(in crate::engine) fn new(ticket: Ticket) -> (Self, Arc<AtomicBool>, oneshot::Receiver<Taken>) {
+    pub(in crate::engine) fn new(ticket: Ticket) -> (Self, Arc<Leave>, oneshot::Receiver<Taken>) {
         let (to, answer) = oneshot::channel();
-        let is_withdrawn = Arc::new(AtomicBool::new(false));
-        let reply = Self { ticket, is_withdrawn: Arc::clone(&is_withdrawn), is_retracted: false, to };
-        (reply, is_withdrawn, answer)
+        let leave = Arc::new(Leave::default());
+        let reply = Self { ticket, leave: Arc::clone(&leave), is_retracted: false, to };
+        (reply, leave, answer)
     }
 
     pub(in crate::engine) const fn ticket(&self) -> Ticket {
@@ -42,7 +51,12 @@ impl TakeReply {
 
     /// Whether its wait is over.
     pub(in crate::engine) fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn.load(Ordering::SeqCst)
+        self.leave.is_over.load(Ordering::SeqCst)
+    }
+
+    /// It is about to wait, perhaps once more: looks whether that is nearly over.
+    pub(super) fn look_at_leave(&mut self) {
+        self.is_retracted |= self.leave.is_near.load(Ordering::SeqCst);
     }
 
     /// Whether other nodes are no longer to hear of its wish.
@@ -68,7 +82,8 @@ impl TakeReply {
 }
 
 impl Ready {
-    /// Has other nodes start nothing more for one whose wait is nearly over; what is on its way still finds it.
+    /// Has other nodes start nothing more for one whose wait is nearly over; what is on its way still finds it. One for whom
+    /// something is being claimed is not told of meanwhile, and if it waits on it is looked at again.
     pub(in crate::engine) fn retract(&mut self, ticket: Ticket) {
         let Some(id) = self.subscribers.taker(ticket) else { return };
         // It is counted while it sits, so it rises as what it sat down as.
@@ -127,13 +142,17 @@ mod tests {
         ready.demand(false, false, |_| true, |_| false).iter().map(|want| want.room).collect()
     }
 
-    #[test]
-    fn one_who_is_about_to_leave_waits_on_and_other_nodes_are_told_of_no_room() {
+    fn watched() -> Ready {
         let now = Timestamp::from_ms(1_000);
         let mut ready = Ready::new(Config::default(), 1, MadeUp { missed_before: now }, now);
         ready.watch_demand();
-        let (reply, _, mut answer) = TakeReply::new(7);
-        ready.subscribe(Subscriber {
+        ready
+    }
+
+    /// A call waits for three jobs.
+    fn wait(ready: &mut Ready, ticket: Ticket) -> (SubscriberId, Arc<Leave>, oneshot::Receiver<Taken>) {
+        let (reply, leave, answer) = TakeReply::new(ticket);
+        let id = ready.subscribe(Subscriber {
             worker: "w".into(),
             queues: Arc::from([Arc::from("q")]),
             interest: Arc::new(Interest::of_tenant(Tenant::default())),
@@ -143,10 +162,34 @@ mod tests {
             lags: false,
             outlet: Outlet::Once(reply),
         });
+        (id, leave, answer)
+    }
+
+    #[test]
+    fn one_who_is_about_to_leave_waits_on_and_other_nodes_are_told_of_no_room() {
+        let mut ready = watched();
+        let (_, _, mut answer) = wait(&mut ready, 7);
         assert_eq!(told(&mut ready), [3]);
         ready.retract(7);
         assert_eq!(told(&mut ready), [0]);
         assert!(answer.try_recv().is_err(), "it waits on");
+        ready.withdraw(7);
+        assert!(told(&mut ready).is_empty(), "that is known");
+        assert!(answer.try_recv().is_ok_and(|taken| taken.is_ok_and(|jobs| jobs.is_empty())));
+    }
+
+    #[test]
+    fn one_whose_wait_is_nearly_over_while_something_is_claimed_for_it_is_told_of_no_more() {
+        let mut ready = watched();
+        let (id, leave, mut answer) = wait(&mut ready, 7);
+        assert_eq!(told(&mut ready), [3]);
+        let taker = ready.unsubscribe(id).unwrap();
+        assert_eq!(told(&mut ready), [0], "something is being claimed for it");
+        leave.is_near.store(true, Ordering::SeqCst);
+        ready.retract(7);
+        ready.subscribe(taker);
+        assert!(told(&mut ready).is_empty(), "nothing was granted; it waits on for what is on its way");
+        assert!(answer.try_recv().is_err());
         ready.withdraw(7);
         assert!(told(&mut ready).is_empty(), "that is known");
         assert!(answer.try_recv().is_ok_and(|taken| taken.is_ok_and(|jobs| jobs.is_empty())));

@@ -150,3 +150,159 @@ fn no_room_reads_the_same_job_again_later() {
     let again = scan.next_read(at(40), at(40), |_| true).unwrap();
     assert_eq!(again.after, after);
 }
+
+/// A job's position.
+fn job_at(ms: i64) -> Position {
+    Position { at: at(ms), id: JobId::new(at(ms), 7) }
+}
+
+/// Makes the next read, says what it is to bring, and that it came to this.
+fn read(scan: &mut Scan, now: i64, reached: Reached) -> (Look, Bucket, Option<Position>, Timestamp) {
+    let read = scan.next_read(at(now), at(now), |_| true).unwrap();
+    scan.done(&read.stretch, reached, at(now));
+    (read.stretch.look, read.stretch.bucket, read.after, read.until)
+}
+
+#[test]
+fn a_sweep_takes_nobody_back_and_looks_through_what_was_passed() {
+    let mut scan = Scan::new(0, at(0));
+    let (now, old, new) = (700_000, Bucket::of(at(10)), Bucket::of(at(650_000)));
+    scan.open(&of("a"), at(10));
+    scan.open(&of("a"), at(650_000));
+    let more = |ms| Reached::More(job_at(ms));
+    assert_eq!(read(&mut scan, now, more(20)), (Look::First, old, Some(just_before(at(10))), at(now)));
+    let swept = |scan: &mut Scan| [10, 650_000].map(|ms| scan.sweep(&of("a"), at(ms), at(now)));
+    swept(&mut scan);
+    // By turns; what was read once no further than it was.
+    assert_eq!(read(&mut scan, now, more(15)), (Look::Again, old, Some(just_before(at(10))), at(20)));
+    assert_eq!(read(&mut scan, now, more(30)), (Look::First, old, Some(job_at(20)), at(now)));
+    swept(&mut scan);
+    assert_eq!(read(&mut scan, now, more(17)), (Look::Again, old, Some(job_at(15)), at(30)));
+    let end = Reached::End { next_at: None };
+    assert_eq!(read(&mut scan, now, end), (Look::First, old, Some(job_at(30)), at(now)));
+    swept(&mut scan);
+    assert_eq!(read(&mut scan, now, end), (Look::Again, old, Some(job_at(17)), at(now)));
+    // The newer bucket has not been read at all: there is nothing to look through yet, and the next round begins.
+    let first = read(&mut scan, now, end);
+    assert_eq!(first, (Look::First, new, Some(just_before(at(650_000))), at(now)));
+    assert_eq!(read(&mut scan, now, end), (Look::Again, old, Some(just_before(at(10))), at(now)));
+    assert_eq!(scan.tenants.len(), 0, "all is read, and nothing is left of it");
+}
+
+#[test]
+fn what_is_swept_while_it_is_looked_through_is_looked_through_once_more() {
+    let mut scan = Scan::new(0, at(0));
+    scan.sweep(&of("a"), at(10), at(100));
+    let under_way = scan.next_read(at(100), at(100), |_| true).unwrap();
+    assert_eq!((under_way.stretch.look, under_way.until), (Look::Again, at(100)));
+    for first_at in [10, 12] {
+        scan.sweep(&of("a"), at(first_at), at(150));
+    }
+    let end = Reached::End { next_at: Some(at(140)) };
+    scan.done(&under_way.stretch, end, at(150));
+    let next = scan.next_read(at(150), at(150), |_| true).unwrap();
+    assert_eq!((next.stretch.look, next.after), (Look::First, Some(just_before(at(140)))));
+    scan.done(&next.stretch, Reached::End { next_at: None }, at(150));
+    let again = scan.next_read(at(150), at(150), |_| true).unwrap();
+    assert_eq!((again.stretch.look, again.after), (Look::Again, Some(just_before(at(12)))));
+    assert_eq!(again.until, at(150));
+    scan.done(&again.stretch, Reached::End { next_at: None }, at(150));
+    assert_eq!(scan.tenants.len(), 0);
+}
+
+#[test]
+fn news_take_a_reader_back_also_while_something_is_looked_through() {
+    let mut scan = Scan::new(0, at(0));
+    scan.announce(&of("a"), at(50));
+    let more = |ms| Reached::More(job_at(ms));
+    read(&mut scan, 100, more(60));
+    scan.sweep(&of("a"), at(10), at(100));
+    let again = scan.next_read(at(100), at(100), |_| true).unwrap();
+    assert_eq!((again.stretch.look, again.until), (Look::Again, at(60)));
+    scan.announce(&of("a"), at(30));
+    scan.done(&again.stretch, more(40), at(100));
+    let first = scan.next_read(at(100), at(100), |_| true).unwrap();
+    assert_eq!((first.stretch.look, first.after), (Look::First, Some(just_before(at(30)))));
+    scan.done(&first.stretch, Reached::End { next_at: None }, at(100));
+    assert_eq!(scan.tenants.len(), 0, "it has read what was left to be looked through, too");
+}
+
+#[test]
+fn what_is_swept_of_what_was_missed_keeps_to_its_pace_and_holds_up_no_live_jobs() {
+    let boundary = at(300_000);
+    let mut scan = Scan::new(0, boundary);
+    scan.sweep(&of("a"), at(100), at(400_000));
+    let live = scan.next_read(at(400_000), at(400_000), |_| false).unwrap();
+    assert_eq!((live.stretch.part, live.after), (Part::Live, Some(just_before(boundary))));
+    scan.found_made_up(&live.stretch, (at(310_000), at(420_000)), at(400_000));
+    scan.done(&live.stretch, Reached::End { next_at: None }, at(400_000));
+    let missed = scan.next_read(at(400_000), at(400_000), |_| true).unwrap();
+    assert_eq!((missed.stretch.part, missed.stretch.look), (Part::Missed, Look::Again));
+    assert_eq!((missed.after, missed.until), (Some(just_before(at(100))), at(299_999)));
+    scan.done(&missed.stretch, Reached::End { next_at: Some(at(310_000)) }, at(400_000));
+    let marked = scan.next_read(at(400_000), at(400_000), |_| true).unwrap();
+    assert_eq!((marked.stretch.look, marked.until), (Look::Again, at(400_000)));
+    assert_eq!(marked.after, Some(just_before(at(310_000))));
+    // One that is due later is not for those who look again.
+    scan.done(&marked.stretch, Reached::End { next_at: Some(at(410_000)) }, at(400_000));
+    assert_eq!(scan.next_read(at(400_000), at(400_000), |_| true), None);
+    let later = scan.next_read(at(410_000), at(410_000), |_| true).unwrap();
+    assert_eq!((later.stretch.part, later.stretch.look), (Part::Missed, Look::First));
+}
+
+#[test]
+fn what_is_found_to_come_before_the_job_that_is_waited_for_is_read_in_time() {
+    let mut scan = Scan::new(0, at(0));
+    scan.announce(&of("a"), at(500));
+    scan.sweep(&of("a"), at(10), at(100));
+    let (look, _, _, until) = read(&mut scan, 100, Reached::End { next_at: Some(at(300)) });
+    assert_eq!((look, until), (Look::Again, at(100)));
+    assert_eq!(scan.next_read(at(299), at(299), |_| true), None);
+    let next = scan.next_read(at(300), at(300), |_| true).unwrap();
+    assert_eq!((next.stretch.look, next.after), (Look::First, Some(just_before(at(300)))));
+}
+
+#[test]
+fn what_fell_due_during_a_round_and_was_passed_is_looked_through_in_the_next() {
+    let mut scan = Scan::new(0, at(0));
+    scan.announce(&of("a"), at(500));
+    scan.sweep(&of("a"), at(10), at(100));
+    assert_eq!(read(&mut scan, 100, Reached::More(job_at(20))).0, Look::Again);
+    let (look, _, after, until) = read(&mut scan, 200, Reached::End { next_at: Some(at(150)) });
+    assert_eq!((look, after, until), (Look::Again, Some(job_at(20)), at(100)));
+    let (look, _, after, until) = read(&mut scan, 200, Reached::End { next_at: Some(at(500)) });
+    assert_eq!((look, after, until), (Look::Again, Some(just_before(at(150))), at(200)));
+    let waiting: Vec<_> = scan.cursors().map(|(_, _, after)| after).collect();
+    assert_eq!(waiting, [Some(just_before(at(500)))], "nobody was taken back");
+    assert_eq!(scan.next_read(at(200), at(200), |_| true), None, "all was looked through");
+}
+
+#[test]
+fn live_jobs_are_looked_through_also_while_what_was_missed_is_without_end() {
+    let mut scan = Scan::new(0, at(300_000));
+    scan.sweep(&of("a"), at(100), at(400_000));
+    let more = [200, 300_200, 300, 300_300].map(|ms| Reached::More(job_at(ms)));
+    let parts = more.map(|reached| {
+        let read = scan.next_read(at(400_000), at(400_000), |_| true).unwrap();
+        scan.done(&read.stretch, reached, at(400_000));
+        read.stretch.part
+    });
+    assert_eq!(parts, [Part::Missed, Part::Live, Part::Missed, Part::Live]);
+}
+
+#[test]
+fn a_clock_that_is_set_back_leaves_no_sweep_waiting_for_it() {
+    let mut scan = Scan::new(0, at(0));
+    scan.announce(&of("a"), at(900));
+    for tenant in ["a", "b"] {
+        scan.sweep(&of(tenant), at(10), at(500));
+    }
+    let under_way = scan.next_read(at(500), at(500), |_| true).unwrap();
+    scan.look_again(at(100));
+    assert!(!scan.is_reading(&under_way), "it belongs to a round that is no more");
+    assert_eq!(scan.next_read(at(100), at(100), |_| true), None);
+    scan.sweep(&of("b"), at(10), at(100));
+    let (look, _, after, until) = read(&mut scan, 100, Reached::End { next_at: None });
+    assert_eq!((look, after, until), (Look::Again, Some(just_before(at(10))), at(100)));
+    assert_eq!(scan.cursors().count(), 1, "whoever has nothing left is forgotten");
+}

@@ -17,7 +17,7 @@ use crate::engine::peers;
 use crate::engine::ready::{
     Interest, MayWait, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker,
 };
-use crate::engine::scan::{Part, Reached, Read};
+use crate::engine::scan::{Look, Part, Reached, Read, just_before};
 use crate::engine::{Take, expected_start, is_waiting, named};
 use crate::metrics::Lags;
 
@@ -39,8 +39,10 @@ fn is_stale(job: &Job, now: Timestamp) -> bool {
     gone_ms.saturating_mul(2) >= peers::lease_ms(job)
 }
 
+/// There is no room for the job at `at`, and nothing waits between `after` and it: whoever tries again begins right before it,
+/// and does not pass all that has begun meanwhile once more.
 fn no_room(after: Option<Position>, at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
-    Reached::NoRoom { after, at, retry_at: now.plus_ms(wait_ms) }
+    Reached::NoRoom { after: after.max(Some(just_before(at))), at, retry_at: now.plus_ms(wait_ms) }
 }
 
 impl Scheduler {
@@ -72,10 +74,9 @@ impl Scheduler {
         }
         let end = Reached::End { next_at: page.next_at };
         self.scan.done(stretch, page.resume.map_or(end, Reached::More), now);
-        // What lies past the missed part belongs to the live one, which has a cursor of its own.
-        if let Some(at) =
-            page.next_at.filter(|at| read.until < self.missed_before && *at >= self.missed_before)
-        {
+        // What lies past the missed part belongs to the live one, which has a cursor of its own. Again it is swept by itself.
+        let is_live = |at: &Timestamp| read.until < self.missed_before && *at >= self.missed_before;
+        if let Some(at) = page.next_at.filter(is_live).filter(|_| stretch.look == Look::First) {
             self.scan.announce(&stretch.of, at);
         }
     }
@@ -122,9 +123,8 @@ impl Scheduler {
             passed = Some(position);
         }
         self.recheck(doubtful);
-        if let Some((first, last)) = marked {
-            self.scan.announce_made_up(&read.stretch.of, first);
-            self.scan.announce_made_up(&read.stretch.of, last);
+        if let Some(marked) = marked {
+            self.scan.found_made_up(&read.stretch, marked, now);
         }
         stopped
     }

@@ -32,7 +32,7 @@ use crate::engine::leases::{Leases, Renewal};
 use crate::engine::listing;
 use crate::engine::peers::{PeerMessage, Peers};
 use crate::engine::ready::{Allotment, Picked, Ready, Refill, TakeReply, Ticket};
-use crate::engine::scan::{Read, Scan, TenantShard};
+use crate::engine::scan::{Look, Read, Scan, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::target_answers::Heard;
 use crate::engine::workers::{Hold, WorkerMessage, Workers};
@@ -52,12 +52,13 @@ pub(in crate::engine) enum Message {
         refused: Vec<(Tenant, JobId, Option<Token>)>,
         unreadable: Vec<(JobId, Token)>,
     },
-    /// Tenants with work in buckets that were opened or swept.
-    Listed(Vec<(TenantShard, Timestamp)>),
+    /// Tenants with work, and when the first job of each is: in buckets that were opened, or as another node told, or in those
+    /// that are looked through again.
+    Listed(Look, Vec<(TenantShard, Timestamp)>),
     /// A job was read again.
     Rechecked(Arc<Job>),
     /// A listing came to its end.
-    ListingDone { failed: Option<Bucket> },
+    ListingDone { failed: Option<Look> },
     /// A read came back.
     Read { read: Read, page: Result<DuePage, Error> },
     /// A lot's read came back.
@@ -126,6 +127,8 @@ pub(in crate::engine) struct Scheduler {
     /// Those who take what there is now, and wait no longer.
     leaving: Vec<Ticket>,
     listings: usize,
+    /// Some of what was to be read for the first time could not be listed.
+    is_unlisted: bool,
     /// The bucket after the last opened one.
     next_bucket: Bucket,
     draining: Option<oneshot::Sender<usize>>,
@@ -180,6 +183,7 @@ impl Scheduler {
             claims: 0,
             leaving: Vec::new(),
             listings: 0,
+            is_unlisted: false,
             next_bucket: Bucket(0),
             draining: None,
             stopped: false,
@@ -321,18 +325,18 @@ impl Scheduler {
             let from = self.next_bucket;
             self.next_bucket = last.next();
             self.shared.opened_ms.store(last.end().as_ms(), Ordering::SeqCst);
-            self.list(from, last);
+            self.list((from, last), Look::First);
         }
     }
 
-    fn list(&mut self, from: Bucket, until: Bucket) {
+    fn list(&mut self, range: (Bucket, Bucket), look: Look) {
         let shards = self.shared.territory.held().into_iter().map(|held| held.shard).collect();
-        self.list_shards(shards, from, until);
+        self.list_shards(shards, range, look);
     }
 
-    fn list_shards(&mut self, shards: Vec<Shard>, from: Bucket, until: Bucket) {
+    fn list_shards(&mut self, shards: Vec<Shard>, range: (Bucket, Bucket), look: Look) {
         self.listings += 1;
-        tokio::spawn(listing::run(Arc::clone(&self.shared), shards, from, until));
+        tokio::spawn(listing::run(Arc::clone(&self.shared), shards, range, look));
     }
 
     /// Lists everything; says whether it could begin.
@@ -340,7 +344,8 @@ impl Scheduler {
         let is_free = self.listings == 0;
         if is_free {
             let last = Bucket(self.next_bucket.0.saturating_sub(1));
-            self.list(Bucket(0), last);
+            let look = if std::mem::take(&mut self.is_unlisted) { Look::First } else { Look::Again };
+            self.list((Bucket(0), last), look);
         }
         is_free
     }

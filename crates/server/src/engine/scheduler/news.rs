@@ -12,7 +12,7 @@ use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
 use crate::engine::leases::Renewal;
 use crate::engine::ready::{Allotment, MayWait, Offer, Stage};
-use crate::engine::scan::TenantShard;
+use crate::engine::scan::{Look, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::{Whereabouts, is_waiting};
 
@@ -48,17 +48,11 @@ impl Scheduler {
                 self.reported(jobs, refused, now);
                 self.let_go_unreadable(&unreadable);
             }
-            Message::Listed(tenants) => {
-                // A listing may end after its shard was lost. Were its tenants taken up, and the shard gained again, they
-                // would be read as if nothing had been in between.
-                let held = tenants.into_iter().filter(|(of, _)| self.shared.territory.holds(of.shard));
-                for (of, first_at) in held {
-                    self.scan.open(&of, first_at);
-                }
-            }
+            Message::Listed(look, tenants) => self.listed(look, tenants, now),
             Message::ListingDone { failed } => {
                 self.listings = self.listings.saturating_sub(1);
-                if failed.is_some() {
+                if let Some(look) = failed {
+                    self.is_unlisted |= look == Look::First;
                     self.sweep_at_ms = self.shared.clock.monotonic_ms() + READ_RETRY_MS;
                 }
             }
@@ -88,6 +82,20 @@ impl Scheduler {
             Message::Peer(message) => self.hear_peer(message),
             Message::Drain { reply } => self.drain(reply),
             Message::Stop { reply } => self.stop(reply),
+        }
+    }
+
+    fn listed(&mut self, look: Look, tenants: Vec<(TenantShard, Timestamp)>, now: Timestamp) {
+        for (of, first_at) in tenants {
+            // A listing may end after its shard was lost. Were its tenants taken up, and the shard gained again, they would be
+            // read as if nothing had been in between.
+            if !self.shared.territory.holds(of.shard) {
+                continue;
+            }
+            match look {
+                Look::First => self.scan.open(&of, first_at),
+                Look::Again => self.scan.sweep(&of, first_at, now),
+            }
         }
     }
 

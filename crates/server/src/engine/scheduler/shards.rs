@@ -6,6 +6,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::News;
 
 use super::Scheduler;
+use crate::engine::scan::Look;
 
 impl Scheduler {
     /// Serves shards from now on: watches over the attempts under way there, and reads what waits, from the beginning.
@@ -17,7 +18,7 @@ impl Scheduler {
         }
         self.allot_parts();
         let last = Bucket(self.next_bucket.0.saturating_sub(1));
-        self.list_shards(shards, Bucket(0), last);
+        self.list_shards(shards, (Bucket(0), last), Look::First);
     }
 
     /// Forgets what waits of shards that others serve now. What is being delivered goes on: its token says whose it is.

@@ -1,5 +1,6 @@
 //! Jobs.
 
+pub(super) mod attempts;
 pub(super) mod batch;
 pub(super) mod change;
 pub(super) mod count;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use http::StatusCode;
 use tidewheel_api::wire::fault::Faults;
 use tidewheel_api::wire::query::{self, Query, cursor_text};
 use tidewheel_api::wire::write::{self, JsonWriter, View};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
+use tidewheel_store::Error;
 
 use crate::http::answer;
 use crate::http::app::App;
 use crate::http::caller::{Caller, JobPath, no_job};
-use crate::http::problem::{Problem, refuse_faults};
+use crate::http::problem::{Problem, refuse_faults, unreadable_job};
 use crate::http::retention::Retention;
 use crate::http::walk::{Plan, Walk};
 
@@ -36,22 +36,6 @@ pub(crate) async fn one(
     Ok(answer::whole_job(&job, app.now()))
 }
 
-/// `GET /v1/jobs/{id}/attempts`
-pub(crate) async fn attempts(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JobPath(id): JobPath,
-) -> Result<Response, Problem> {
-    let job = find(&app, &caller.tenant, id).await?;
-    let mut out = JsonWriter::with_capacity(1_024);
-    out.object(|out| {
-        out.key("items");
-        write::attempts(out, &job);
-        out.key("next_cursor").null();
-    });
-    Ok(answer::json(StatusCode::OK, out))
-}
-
 /// `GET /v1/jobs`
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
@@ -64,7 +48,10 @@ pub(crate) async fn list(
 
 /// The job, if it is there and the tenant's own.
 pub(super) async fn find(app: &App, tenant: &Tenant, id: JobId) -> Result<Job, Problem> {
-    let found = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
+    let found = match app.engine.store().get(tenant, vec![id]).await {
+        Err(error @ Error::Corrupt(_)) => return Err(unreadable_job(id, &error)),
+        found => found?.into_iter().next().flatten(),
+    };
     found.filter(|job| !Retention::of(app, tenant).hides(job)).ok_or_else(no_job)
 }
 

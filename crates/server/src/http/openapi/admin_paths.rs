@@ -2,13 +2,14 @@
 
 use tidewheel_api::wire::fault::Code;
 
-use super::paths::{PLAIN, READ, WRITE_MANY};
+use super::paths::{PLAIN, READ};
 use super::{Body, Operation};
 
 const ADMIN: &str = "tenants and keys";
 
 const OF_TENANT: &[&str] = &["TenantId"];
-const PUT_TENANT: &[&str] = &["TenantId", "IfMatch"];
+const CHANGE_OF_TENANT: &[&str] = &["TenantId", "CallKey"];
+const PUT_TENANT: &[&str] = &["TenantId", "IfMatch", "CallKey"];
 const ONE_SECRET: &[&str] = &["TenantId", "SecretId"];
 const PAGE: &[&str] = &["Tenant", "Limit", "Cursor"];
 const ONE_KEY: &[&str] = &["Tenant", "KeyId"];
@@ -18,6 +19,7 @@ const PUT: &[Code] = &[
     Code::MalformedJson,
     Code::TenantNotFound,
     Code::RequestTimeout,
+    Code::IdempotencyConflict,
     Code::StaleVersion,
     Code::BodyTooLarge,
     Code::UnsupportedMediaType,
@@ -35,11 +37,27 @@ const CHANGE_SECRETS: &[Code] = &[
 ];
 const ONE_SECRET_PROBLEMS: &[Code] = &[Code::SecretNotFound, Code::SecretConflict, Code::StoreUnavailable];
 const ONE_KEY_PROBLEMS: &[Code] = &[Code::KeyNotFound, Code::StoreUnavailable];
+const REMOVE_SECRET: &[Code] =
+    &[Code::MalformedRequest, Code::SecretNotFound, Code::SecretConflict, Code::StoreUnavailable];
+const REVOKE_KEY: &[Code] =
+    &[Code::MalformedRequest, Code::KeyNotFound, Code::IdempotencyConflict, Code::StoreUnavailable];
+const MAKE_KEY: &[Code] = &[
+    Code::MalformedJson,
+    Code::CrossSite,
+    Code::KeyNotFound,
+    Code::RequestTimeout,
+    Code::IdempotencyConflict,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::InvalidRequest,
+    Code::StoreUnavailable,
+];
 
 const PUT_NOTIFICATIONS: &[Code] = &[
     Code::MalformedJson,
     Code::TenantNotFound,
     Code::RequestTimeout,
+    Code::IdempotencyConflict,
     Code::BodyTooLarge,
     Code::UnsupportedMediaType,
     Code::InvalidRequest,
@@ -53,6 +71,12 @@ event there is at most one a minute, which says how often it happened.";
 const SECRETS_NOTE: &str = "\
 Pushes are signed with every secret in use (Standard Webhooks, `v1`). A tenant that has set none has one all the same, \
 `default`. To replace a secret: add another, teach it to the receivers, remove the old one.";
+
+const ADD_SECRET_NOTE: &str = "\
+Pushes are signed with every secret in use (Standard Webhooks, `v1`). To replace a secret: add another, teach it to the \
+receivers, remove the old one. Sent again under the same idempotency key, it adds no second one, and the secret is not shown \
+again: remove one that was lost on the way, and add another under another idempotency key. Once the secret is removed, a \
+repeat is a 404.";
 
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -105,10 +129,17 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: ADMIN,
         id: "addWebhookSecret",
         summary: "Add a secret to sign pushes with",
-        description: SECRETS_NOTE,
-        parameters: OF_TENANT,
+        description: ADD_SECRET_NOTE,
+        parameters: CHANGE_OF_TENANT,
         body: Body::Optional("NewWebhookSecret"),
-        answers: &[(201, "The secret. It is shown this once.", Some("WebhookSecret"))],
+        answers: &[
+            (201, "The secret. It is shown this once.", Some("WebhookSecret")),
+            (
+                200,
+                "It was added before, under the same idempotency key. Without its `secret`.",
+                Some("WebhookSecret"),
+            ),
+        ],
         problems: CHANGE_SECRETS,
     },
     Operation {
@@ -127,9 +158,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: ADMIN,
         id: "removeWebhookSecret",
         summary: "Take a secret out of use",
-        parameters: ONE_SECRET,
+        parameters: &["TenantId", "SecretId", "CallKey"],
         answers: &[(204, "It is no longer used.", None)],
-        problems: ONE_SECRET_PROBLEMS,
+        problems: REMOVE_SECRET,
         ..PLAIN
     },
     Operation {
@@ -150,7 +181,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "putNotifications",
         summary: "Set where a tenant is told of them, and of which",
         description: NOTIFICATIONS_NOTE,
-        parameters: OF_TENANT,
+        parameters: CHANGE_OF_TENANT,
         body: Body::Required("NewNotifications"),
         answers: &[(200, "What is set now.", Some("Notifications"))],
         problems: PUT_NOTIFICATIONS,
@@ -173,14 +204,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "makeKey",
         summary: "Make a key",
         description: "Sent again under the same idempotency key, it makes no second one. The secret is not shown again: \
-                      revoke a key whose secret was lost on the way, and make another under another idempotency key.",
+                      revoke a key whose secret was lost on the way, and make another under another idempotency key. Once the \
+                      key is revoked, a repeat is a 404.",
         parameters: &["Tenant", "CallKey"],
         body: Body::Required("NewKey"),
         answers: &[
             (201, "The key. Its `secret` is shown this once.", Some("Key")),
             (200, "It was made before, under the same idempotency key. Without its `secret`.", Some("Key")),
         ],
-        problems: WRITE_MANY,
+        problems: MAKE_KEY,
     },
     Operation {
         path: "/v1/keys/{id}",
@@ -198,9 +230,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: ADMIN,
         id: "revokeKey",
         summary: "Revoke a key",
-        parameters: ONE_KEY,
+        parameters: &["Tenant", "KeyId", "CallKey"],
         answers: &[(204, "It is refused from now on.", None)],
-        problems: ONE_KEY_PROBLEMS,
+        problems: REVOKE_KEY,
         ..PLAIN
     },
 ];

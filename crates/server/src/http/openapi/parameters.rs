@@ -46,6 +46,7 @@ const ROWS: &[Row] = &[
     ("OfCalendar", "query", "calendar", text, "Schedules that name this calendar."),
     ("SchedulePayload", "query", "payload", truth_by_default, "Whether payloads are shown."),
     ("Count", "query", "count", next_count, "How many fires."),
+    ("Limits", "query", "limits", truth, "Refuse what the tenant's minimum interval does not allow."),
     ("TenantId", "path", "id", text, "The tenant."),
     ("TypeName", "path", "type", text, "The job type."),
     ("KeyId", "path", "id", text, "The key's id."),

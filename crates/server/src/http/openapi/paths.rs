@@ -182,8 +182,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "listAttempts",
         summary: "List a job's attempts, oldest first",
         description: "The newest 20, the one under way last.",
-        parameters: ONE,
-        answers: &[(200, "The attempts.", Some("AttemptPage"))],
+        parameters: &["Tenant", "JobId", "Limit", "Cursor"],
+        answers: &[(200, "A page.", Some("AttemptPage"))],
         problems: READ_ONE,
         ..PLAIN
     },
@@ -246,7 +246,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         description: "Waits for the first up to `wait`; without it, what is ready now is taken. In a cluster, \
                       where other nodes may have them, an empty answer takes three quarters of a second at least. While no database \
                       answers, it is a 503 in place of an empty answer. What is taken is running until its outcome is reported or its lease runs out. An answer has \
-                      about 2 MiB of jobs at most, but always one.",
+                      about 2 MiB of jobs at most, but always one. A key adds nothing: sent again, it takes other jobs, and the lease \
+                      gives back what an answer was lost with.",
         parameters: &["Tenant", "Queue"],
         body: Body::Optional("Take"),
         answers: &[(200, "The jobs, perhaps none.", Some("TakenJobs"))],

@@ -2,7 +2,7 @@
 
 use tidewheel_api::wire::fault::Code;
 
-use super::paths::{PLAIN, READ, SUBMIT, TENANT, WRITE, WRITE_MANY};
+use super::paths::{PLAIN, READ, SUBMIT, WRITE, WRITE_MANY};
 use super::{Body, Operation};
 
 const SCHEDULES: &str = "schedules";
@@ -74,10 +74,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         tag: SCHEDULES,
         id: "previewSchedule",
         summary: "Say when a schedule would fire",
-        description: "Nothing is created, and no minimum interval applies. An impossible expression is `422 invalid_cron`, \
-                      an unknown zone `422 invalid_timezone`. `run_at` is the beginning of the window: the place in it is \
-                      the schedule's own, and `next` shows it once there is one.",
-        parameters: TENANT,
+        description: "Nothing is created, and no minimum interval applies unless `limits=true`. An impossible expression is \
+                      `422 invalid_cron`, an unknown zone `422 invalid_timezone`. `run_at` is where in its window the \
+                      `schedule` that is named would start; without one it is the beginning of the window, for the place in \
+                      it is the schedule's own.",
+        parameters: &["Tenant", "Limits"],
         body: Body::Required("Preview"),
         answers: &[(200, "The fires to come.", Some("Fires"))],
         problems: WRITE,

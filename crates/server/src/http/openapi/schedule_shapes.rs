@@ -69,7 +69,8 @@ pub(super) fn requests() -> Value {
         &mut preview,
         json!({
             "schedule": {"type": "string", "description": "The id of a schedule that would be changed to this; without it a new \
-                one is meant. It matters for an interval without `start_at`, which counts on from where that one does."},
+                one is meant. It matters for an interval without `start_at`, which counts on from where that one does, and for \
+                `run_at`: the place in the window is its own, and so is the window if none is given."},
             "from": described("Time", "Fires after this; now by default. An interval without `start_at` has no fires before now."),
             "count": {"type": "integer", "minimum": 1, "maximum": PREVIEW_COUNT_MAX, "default": PREVIEW_COUNT_DEFAULT},
         }),

@@ -269,7 +269,7 @@ fn orders() -> Value {
             "run_at": reference("Time"),
             "delay": reference("Duration"),
             "payload": {"description": "Another payload; `null` is one too."},
-            "target": described("Target", "Another target; the job keeps its timeout."),
+            "target": described("Target", "Another target. Without a `timeout` there, the job keeps its own."),
             "target_url": {"type": "string", "format": "uri"},
         })),
         "Filter": closed(&[], json!({
@@ -311,7 +311,7 @@ fn bulk_answers() -> Value {
 
 fn workers() -> Value {
     json!({
-        "Take": closed(&[], json!({
+        "Take": keyed(&[], json!({
             "worker": {"type": "string", "description": "Who asks."},
             "max": {"type": "integer", "minimum": 1, "maximum": TAKE_COUNT_MAX, "default": TAKE_COUNT_DEFAULT},
             "wait": described("Duration", "How long to wait for the first; not at all by default, at most 1 min."),

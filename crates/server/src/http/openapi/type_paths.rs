@@ -9,14 +9,23 @@ const TYPES: &str = "types";
 
 const PAGE: &[&str] = &["Tenant", "Limit", "Cursor"];
 const ONE: &[&str] = &["Tenant", "TypeName"];
-const CHANGE: &[&str] = &["Tenant", "TypeName", "IfMatch"];
+const CHANGE: &[&str] = &["Tenant", "TypeName", "IfMatch", "CallKey"];
 
 const READ_ONE: &[Code] = &[Code::TypeNotFound, Code::StoreUnavailable];
-const DELETE: &[Code] = &[Code::CrossSite, Code::TypeNotFound, Code::StaleVersion, Code::StoreUnavailable];
+const DELETE: &[Code] = &[
+    Code::MalformedRequest,
+    Code::CrossSite,
+    Code::TypeNotFound,
+    Code::IdempotencyConflict,
+    Code::StaleVersion,
+    Code::StoreUnavailable,
+];
 const PUT: &[Code] = &[
     Code::MalformedJson,
     Code::CrossSite,
+    Code::TypeNotFound,
     Code::RequestTimeout,
+    Code::IdempotencyConflict,
     Code::LimitReached,
     Code::StaleVersion,
     Code::BodyTooLarge,
@@ -28,7 +37,8 @@ const PUT: &[Code] = &[
 const PUT_NOTE: &str = "\
 Replaces what is registered; what is left out goes back to its default. From then on payloads of jobs and schedules that are \
 submitted with the type must match the schema (422 `invalid_payload`, with pointers into the payload), only the submitters \
-may submit it (403), and the defaults stand in for what a request leaves out. What was taken in before stays as it is.\n\n\
+may submit it (403), and the defaults stand in for what a request leaves out. What was taken in before stays as it is. A \
+repeat under its idempotency key is a 404 if the type was forgotten since.\n\n\
 A schema is JSON Schema 2020-12 (2019-09 and draft 7 if `$schema` says so). References stay within it; it may not refer to \
 itself. Patterns are matched in linear time: no lookaround, no backreferences. `unevaluatedProperties`, \
 `unevaluatedItems` and `$dynamicRef` are refused. Formats are checked.";

@@ -237,32 +237,18 @@ async fn put_before(app: &App, caller: &Caller, used_for: KeyUse) -> Result<Opti
     Ok(found.map(|schedule| if is_new { created(&schedule) } else { shown(StatusCode::OK, &schedule, None) }))
 }
 
-/// Makes a schedule what is asked for, step by step; each step is for what the one before left. The last one
-/// takes the key: what has it was done as a whole.
+/// Makes a schedule what is asked for, all of it by one order: what is refused changes nothing.
 async fn change(
     app: &App,
     current: &Schedule,
     request: ScheduleRequest,
-    claim: Option<IdempotencyClaim>,
+    key: Option<IdempotencyClaim>,
 ) -> Result<Result<Schedule, ScheduleRefusal>, Problem> {
     let ScheduleRequest { name, paused, definition, left_out: _, excludes_by_object: _ } = request;
-    let update = ScheduleCommand::Update { definition: Box::new(definition), name };
-    // Nothing fires by the new definition that is to be paused, and nothing by the old one that is to go on.
-    let (first, last) = match paused {
-        Some(true) => (Some(ScheduleCommand::Pause), update),
-        Some(false) => (Some(update), ScheduleCommand::Resume),
-        None => (None, update),
-    };
-    let first = first.map(|command| (command, None));
-    let mut schedule = current.clone();
-    for (command, key) in first.into_iter().chain([(last, claim)]) {
-        let (tenant, id, if_version) = (schedule.tenant.clone(), schedule.id, Some(schedule.version));
-        match give(app, ScheduleOrder { tenant, id, if_version, command, key }).await? {
-            Ok(edited) => schedule = edited.schedule,
-            Err(refusal) => return Ok(Err(refusal)),
-        }
-    }
-    Ok(Ok(schedule))
+    let command = ScheduleCommand::Update { definition: Box::new(definition), name, paused };
+    let (tenant, id, if_version) = (current.tenant.clone(), current.id, Some(current.version));
+    let edited = give(app, ScheduleOrder { tenant, id, if_version, command, key }).await?;
+    Ok(edited.map(|edited| edited.schedule))
 }
 
 /// Gives one order for the version the caller means.

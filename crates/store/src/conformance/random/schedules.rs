@@ -86,7 +86,8 @@ impl Pair<'_> {
                 let same = self.dice.percent(30);
                 let definition = if same { (*schedule.definition).clone() } else { self.definition() };
                 let name = self.dice.percent(50).then(|| Arc::from(*self.dice.pick(&NAMES)));
-                ScheduleCommand::Update { definition: Box::new(definition), name }
+                let paused = *self.dice.pick(&[None, None, Some(true), Some(false)]);
+                ScheduleCommand::Update { definition: Box::new(definition), name, paused }
             }
             25..35 => ScheduleCommand::Pause,
             35..50 => ScheduleCommand::Resume,
@@ -94,6 +95,12 @@ impl Pair<'_> {
             60..72 => ScheduleCommand::Trigger,
             72..80 => self.backfill_of(schedule).await,
             80..90 => ScheduleCommand::Retime(schedule.definition.rule.zone.clone()),
+            90..95 => {
+                let name = Arc::from(*self.dice.pick(&CALENDARS[1..]));
+                // Not always what it had: whoever tells of a change may be told of another in between.
+                let before = self.dice.percent(50).then(|| Arc::new(dates(&["2027-01-15", "2027-01-16"])));
+                ScheduleCommand::Redate { name, before }
+            }
             _ => ScheduleCommand::Rearm,
         };
         let guess = schedule.version.saturating_sub(u64::from(self.dice.percent(20)));

@@ -36,7 +36,7 @@ export function timeFields(schedule) {
 async function firesFrom(schedule, from, fromNow, signal) {
   const until = from + DAY_MS;
   const path = `/v1/schedules/${encodeURIComponent(schedule.id)}/next`;
-  const after = (time, count) => ask("/v1/schedules/preview", { ...timeFields(schedule), from: time, count }, signal);
+  const after = (time, count) => ask("/v1/schedules/preview", { ...timeFields(schedule), schedule: schedule.id, from: time, count }, signal);
   const { fires } = fromNow ? await get(path, { count: FEW }, signal) : await after(new Date(from).toISOString(), FEW);
   const isShort = () => Date.parse(fires.at(-1).fire_at) < until;
   let full = fires.length === FEW && isShort();
