@@ -346,6 +346,22 @@ impl Clock for VirtualClock {
     }
 }
 
+/// An engine's parts on virtual time, whose deliveries all succeed.
+fn virtual_parts(
+    store: &Arc<MemoryStore>,
+    clock: &Arc<VirtualClock>,
+    seen: mpsc::UnboundedSender<Arc<Job>>,
+) -> Parts {
+    Parts {
+        store: Arc::clone(store) as Arc<dyn Store>,
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        random: Arc::new(SystemRandom),
+        metrics: Arc::new(Metrics::new()),
+        deliverer: Arc::new(Sink { seen, answer: true, aborted: Mutex::default() }),
+        zones: Zones::bundled(),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "paused time")]
 async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what_is_on_time() {
@@ -353,14 +369,7 @@ async fn what_was_missed_is_caught_up_oldest_first_at_a_limited_rate_beside_what
     let now = clock.now();
     let store = Arc::new(MemoryStore::new(Layout { shards: 8 }));
     let (sender, mut seen) = mpsc::unbounded_channel();
-    let parts = Parts {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        random: Arc::new(SystemRandom),
-        metrics: Arc::new(Metrics::new()),
-        deliverer: Arc::new(Sink { seen: sender, answer: true, aborted: Mutex::default() }),
-        zones: Zones::bundled(),
-    };
+    let parts = virtual_parts(&store, &clock, sender);
     // An hour of downtime: one job a second was missed.
     let missed = 3_600;
     let spec = job_spec(push(), now);
@@ -413,14 +422,7 @@ async fn what_lies_behind_more_idle_jobs_than_are_read_between_two_sweeps_starts
     let now = clock.now();
     let store = Arc::new(MemoryStore::new(Layout { shards: 1 }).with_faults(Arc::new(SlowReads)));
     let (sender, mut seen) = mpsc::unbounded_channel();
-    let parts = Parts {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        random: Arc::new(SystemRandom),
-        metrics: Arc::new(Metrics::new()),
-        deliverer: Arc::new(Sink { seen: sender, answer: true, aborted: Mutex::default() }),
-        zones: Zones::bundled(),
-    };
+    let parts = virtual_parts(&store, &clock, sender);
     let stored = |destination: Destination, run_at: Timestamp| Submission {
         job: Job::new(Tenant::new("a").unwrap(), job_spec(destination, now), run_at, 7),
         key: None,

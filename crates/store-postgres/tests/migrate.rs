@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod database;
+mod specs;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, TIMEOUT_MS_DEFAULT};
+use specs::queued;
+use tidewheel_core::job::{Command, Finding, Job};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Checkpoint, OnConflict, Order, Store, Submission};
 use tidewheel_store_postgres::{
@@ -23,21 +23,7 @@ const START: Timestamp = Timestamp::from_ms(18_000 * DAY_MS);
 const SHARDS: u16 = 8;
 
 fn job(tenant: &Tenant, ms: i64, tail: u128) -> Job {
-    let spec = Spec {
-        kind: Arc::from("t"),
-        payload: Bytes::from_static(b"{}"),
-        destination: Destination::Queue(Arc::from("q")),
-        priority: Priority::Normal,
-        retry: RetryPolicy::default(),
-        timeout_ms: TIMEOUT_MS_DEFAULT,
-        expires_at: None,
-        idempotency_key: None,
-        labels: Vec::new(),
-        occurrence: None,
-        trace: None,
-        created_at: START,
-    };
-    Job::new(tenant.clone(), spec, START.plus_ms(ms), tail)
+    Job::new(tenant.clone(), queued(START), START.plus_ms(ms), tail)
 }
 
 /// The first tenant of every shard.

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod database;
+mod specs;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, State};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, TIMEOUT_MS_DEFAULT};
+use specs::queued;
+use tidewheel_core::job::{Command, Finding, Job, State};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{OnConflict, Order, Store, Submission};
 use tidewheel_store_postgres::{Options, PostgresStore};
@@ -20,21 +20,7 @@ use tokio_postgres::NoTls;
 const START: Timestamp = Timestamp::from_ms(18_000 * DAY_MS);
 
 fn job(tenant: &Tenant, at: Timestamp, tail: u128) -> Job {
-    let spec = Spec {
-        kind: Arc::from("t"),
-        payload: Bytes::from_static(b"{}"),
-        destination: Destination::Queue(Arc::from("q")),
-        priority: Priority::Normal,
-        retry: RetryPolicy::default(),
-        timeout_ms: TIMEOUT_MS_DEFAULT,
-        expires_at: None,
-        idempotency_key: None,
-        labels: Vec::new(),
-        occurrence: None,
-        trace: None,
-        created_at: START,
-    };
-    Job::new(tenant.clone(), spec, at, tail)
+    Job::new(tenant.clone(), queued(START), at, tail)
 }
 
 async fn submit(store: &PostgresStore, jobs: &[Job]) {

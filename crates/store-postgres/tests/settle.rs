@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod database;
+mod specs;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Rejection, Spec, State};
-use tidewheel_core::limits::{HOUR_MS, TIMEOUT_MS_DEFAULT};
+use specs::queued;
+use tidewheel_core::job::{Command, Finding, Job, Rejection, State};
+use tidewheel_core::limits::HOUR_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Due, OnConflict, Order, Refusal, Store, Submission};
 use tidewheel_store_postgres::{Options, PostgresStore};
@@ -27,21 +27,7 @@ fn acme() -> Tenant {
 }
 
 fn job(ms: i64, tail: u128) -> Job {
-    let spec = Spec {
-        kind: Arc::from("t"),
-        payload: Bytes::from_static(b"{}"),
-        destination: Destination::Queue(Arc::from("q")),
-        priority: Priority::Normal,
-        retry: RetryPolicy::default(),
-        timeout_ms: TIMEOUT_MS_DEFAULT,
-        expires_at: None,
-        idempotency_key: None,
-        labels: Vec::new(),
-        occurrence: None,
-        trace: None,
-        created_at: START,
-    };
-    Job::new(acme(), spec, START.plus_ms(ms), tail)
+    Job::new(acme(), queued(START), START.plus_ms(ms), tail)
 }
 
 async fn submit(store: &PostgresStore, jobs: &[Job]) {

@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod database;
+mod specs;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use specs::queued;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, State};
-use tidewheel_core::limits::{DAY_MS, HOUR_MS, TIMEOUT_MS_DEFAULT};
+use tidewheel_core::job::{Command, Finding, Job, State};
+use tidewheel_core::limits::{DAY_MS, HOUR_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
     Due, Error, Filter, IdempotencyClaim, ListQuery, OnConflict, Order, Refusal, Store, Submission,
@@ -31,21 +31,7 @@ fn acme() -> Tenant {
 }
 
 fn job(ms: i64) -> Job {
-    let spec = Spec {
-        kind: Arc::from("t"),
-        payload: Bytes::from_static(b"{}"),
-        destination: Destination::Queue(Arc::from("q")),
-        priority: Priority::Normal,
-        retry: RetryPolicy::default(),
-        timeout_ms: TIMEOUT_MS_DEFAULT,
-        expires_at: None,
-        idempotency_key: None,
-        labels: Vec::new(),
-        occurrence: None,
-        trace: None,
-        created_at: START,
-    };
-    Job::new(acme(), spec, START.plus_ms(ms), 7)
+    Job::new(acme(), queued(START), START.plus_ms(ms), 7)
 }
 
 /// So many jobs that wait, a second apart.
