@@ -43,6 +43,8 @@ export class Batcher {
   readonly #lingerMs: number;
   readonly #maxPending: number;
   readonly #waiting: Waiting[] = [];
+  /** Everything that was submitted and has no answer yet, also what waits for room. */
+  readonly #unanswered = new Set<Promise<BatchedJob>>();
   #room: (() => void)[] = [];
   #sending: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -61,23 +63,21 @@ export class Batcher {
 
   /** Submits a job with the next batch; resolves when it is stored. */
   async submit<P = unknown>(job: NewJob<P>): Promise<BatchedJob> {
-    while (!this.#closed && this.#waiting.length >= this.#maxPending) {
-      await new Promise<void>((resolve) => this.#room.push(resolve));
+    const answered = this.#gather(job);
+    this.#unanswered.add(answered);
+    try {
+      return await answered;
+    } finally {
+      this.#unanswered.delete(answered);
     }
-    if (this.#closed) throw new TidewheelError("the batcher is closed");
-    const keyed = { ...job, idempotencyKey: job.idempotencyKey ?? randomUUID() };
-    const answer = new Promise<BatchedJob>((resolve, reject) => {
-      this.#waiting.push({ job: keyed, bytes: jobBytes(keyed), resolve, reject });
-    });
-    if (this.#waiting.length >= this.#maxCount) this.#start();
-    else this.#timer ??= setTimeout(() => { this.#start(); }, this.#lingerMs);
-    return answer;
   }
 
-  /** Sends what waits, and resolves when all of it is answered. */
+  /** Sends what was submitted before, and resolves when all of it is answered. What comes meanwhile is not waited for. */
   async flush(): Promise<void> {
+    // Under steady load there is always something on its way: to wait for that would be to wait for ever.
+    const before = [...this.#unanswered];
     this.#start();
-    await this.#sending;
+    await Promise.allSettled(before);
   }
 
   /** Sends what waits and takes nothing more in. */
@@ -90,6 +90,20 @@ export class Batcher {
   /** The same as `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  async #gather(job: NewJob): Promise<BatchedJob> {
+    while (!this.#closed && this.#waiting.length >= this.#maxPending) {
+      await new Promise<void>((resolve) => this.#room.push(resolve));
+    }
+    if (this.#closed) throw new TidewheelError("the batcher is closed");
+    const keyed = { ...job, idempotencyKey: job.idempotencyKey ?? randomUUID() };
+    const answer = new Promise<BatchedJob>((resolve, reject) => {
+      this.#waiting.push({ job: keyed, bytes: jobBytes(keyed), resolve, reject });
+    });
+    if (this.#waiting.length >= this.#maxCount) this.#start();
+    else this.#timer ??= setTimeout(() => { this.#start(); }, this.#lingerMs);
+    return answer;
   }
 
   #start(): void {

@@ -15,5 +15,7 @@ export interface ChangeOptions extends CallOptions {
 
 /** @internal */
 export function keyOf(options: ChangeOptions): Record<string, string> {
-  return { "idempotency-key": options.idempotencyKey ?? randomUUID() };
+  const key = options.idempotencyKey ?? randomUUID();
+  // The server reads the header's bytes as UTF-8. Here a header is a text of one character for each byte.
+  return { "idempotency-key": Buffer.from(key, "utf8").toString("latin1") };
 }

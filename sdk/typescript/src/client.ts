@@ -147,6 +147,17 @@ export class Client {
     return this.#change(`${job(id)}/retry`, when, options);
   }
 
+  /**
+   * Runs many finished jobs again, by `ids` or `filter` (dead ones, unless it names states), perhaps at a `rate` (jobs per
+   * second); with `nextCursor` in the answer there are more.
+   */
+  async retryMany(
+    which: { ids?: string[]; filter?: JobFilter; rate?: number; runAt?: Time; delay?: Duration; cursor?: string },
+    options: ChangeOptions = {},
+  ): Promise<BulkAnswer> {
+    return this.#change("/jobs/retry", which, options);
+  }
+
   /** Gives a job that is not running another time or priority. */
   async update(
     id: string,

@@ -44,7 +44,7 @@ export function register<P, R>(handler: Handler<P, R>, options: HandlerOptions<P
 /** @internal */
 export async function parsed(parse: Parse<unknown> | undefined, payload: unknown): Promise<unknown> {
   if (parse === undefined) return payload;
-  if (typeof parse === "function") {
+  if (!isSchema(parse)) {
     try {
       return await parse(payload);
     } catch (error) {
@@ -55,6 +55,11 @@ export async function parsed(parse: Parse<unknown> | undefined, payload: unknown
   if (result.issues === undefined) return result.value;
   const faults = result.issues.map(({ message, path }) => (path?.length ? `${path.map(step).join(".")}: ${message}` : message));
   throw new Fail(`the payload is not valid: ${faults.join("; ")}`);
+}
+
+/** A schema may be a function, too, as ArkType's are: called, it returns its faults and does not throw them. */
+function isSchema(parse: Parse<unknown>): parse is StandardSchema<unknown> {
+  return "~standard" in parse;
 }
 
 /** A step of a path is a key, or an object that holds one. */

@@ -5,14 +5,22 @@
  * transaction as its work; when the job comes again, the key is there and the work is skipped. Either both are
  * committed or neither is.
  *
- * PostgreSQL (`pg`) and SQLite (`better-sqlite3`) are used through the objects the caller has anyway.
+ * PostgreSQL (`pg`) and SQLite (`better-sqlite3`) are used through the objects the caller has anyway. The table is that of the
+ * Python package: workers of both may share one.
+ *
+ * Keys are kept until pruned. A duplicate can come as long as a job can be delivered: its retries, and any replay by hand.
+ * `prune` forgets old ones, a bounded number at once; run it daily, from a schedule for example.
  *
  * @packageDocumentation
  */
+import { durationMs, type Duration } from "./duration.js";
 import { TidewheelError } from "./errors.js";
+import { INBOX_PRUNE_COUNT_MAX, INBOX_RETENTION_MS } from "./limits.js";
 
 /** The name of the table, unless another is given. */
 export const TABLE_DEFAULT = "tidewheel_inbox";
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$/;
 
 /** A connection of `pg`: a `Client`, or one checked out of a `Pool`. */
 export interface PgClient {
@@ -42,20 +50,28 @@ export type Once<T> = { readonly skipped: false; readonly value: T } | { readonl
 export interface InboxOptions {
   /** The table, perhaps with its schema: `app.inbox`; `tidewheel_inbox` by default. */
   table?: string;
+  /** Whose keys they are, where several programs that all handle the same jobs share a table; `""` by default. */
+  consumer?: string;
 }
 
-/** Makes the table, where it is not there yet. */
+/** What is forgotten. */
+export interface PruneOptions extends InboxOptions {
+  /** Keys recorded longer ago than this; 14 days by default. */
+  olderThan?: Duration;
+  /** At most so many, oldest first; 10,000 by default. */
+  countMax?: number;
+}
+
+/** Makes the table and its index, where they are not there yet. */
 export function createTable(db: SqliteDatabase, options?: InboxOptions): void;
 export function createTable(db: PgClient | PgPool, options?: InboxOptions): Promise<void>;
 export function createTable(db: SqliteDatabase | PgClient | PgPool, options?: InboxOptions): void | Promise<void> {
-  const table = quoted(options);
   if (isSqlite(db)) {
-    db.exec(`CREATE TABLE IF NOT EXISTS ${table} (key TEXT PRIMARY KEY, recorded_at TEXT NOT NULL DEFAULT (datetime('now'))) WITHOUT ROWID`);
+    for (const statement of tableOf(options, "sqlite")) db.exec(statement);
     return undefined;
   }
-  const sql = `CREATE TABLE IF NOT EXISTS ${table} (key text PRIMARY KEY, recorded_at timestamptz NOT NULL DEFAULT now())`;
   return withClient(db, async (client) => {
-    await client.query(sql);
+    for (const statement of tableOf(options, "postgres")) await client.query(statement);
   });
 }
 
@@ -67,9 +83,10 @@ export function createTable(db: SqliteDatabase | PgClient | PgPool, options?: In
 export function record(db: SqliteDatabase, key: Key, options?: InboxOptions): boolean;
 export function record(db: PgClient, key: Key, options?: InboxOptions): Promise<boolean>;
 export function record(db: SqliteDatabase | PgClient, key: Key, options?: InboxOptions): boolean | Promise<boolean> {
-  const insert = `INSERT INTO ${quoted(options)} (key) VALUES`;
-  if (isSqlite(db)) return db.prepare(`${insert} (?) ON CONFLICT DO NOTHING`).run(textOf(key)).changes === 1;
-  return db.query(`${insert} ($1) ON CONFLICT DO NOTHING`, [textOf(key)]).then(({ rowCount }) => rowCount === 1);
+  const insert = `INSERT INTO ${nameOf(options)} (consumer, key, recorded_at) VALUES`;
+  const values = [options?.consumer ?? "", textOf(key)];
+  if (isSqlite(db)) return db.prepare(`${insert} (?, ?, ?) ON CONFLICT DO NOTHING`).run(...values, epochSeconds()).changes === 1;
+  return db.query(`${insert} ($1, $2, now()) ON CONFLICT DO NOTHING`, values).then(({ rowCount }) => rowCount === 1);
 }
 
 /**
@@ -110,18 +127,27 @@ export function once<T>(
 }
 
 /**
- * Forgets keys recorded longer ago than `days`. A key must stay as long as its job may come again: longer than its
- * retries take, and than anybody might replay it.
+ * Forgets the consumer's old keys, oldest first, at most 10,000 at once unless told otherwise. A key must stay as long as its
+ * job may come again: longer than its retries take, and than anybody might replay it.
  *
  * @returns How many.
  */
-export function prune(db: SqliteDatabase, days: number, options?: InboxOptions): number;
-export function prune(db: PgClient | PgPool, days: number, options?: InboxOptions): Promise<number>;
-export function prune(db: SqliteDatabase | PgClient | PgPool, days: number, options?: InboxOptions): number | Promise<number> {
-  const del = `DELETE FROM ${quoted(options)} WHERE recorded_at <`;
-  if (isSqlite(db)) return db.prepare(`${del} datetime('now', ?)`).run(`-${days} days`).changes;
+export function prune(db: SqliteDatabase, options?: PruneOptions): number;
+export function prune(db: PgClient | PgPool, options?: PruneOptions): Promise<number>;
+export function prune(db: SqliteDatabase | PgClient | PgPool, options: PruneOptions = {}): number | Promise<number> {
+  const { consumer = "", olderThan, countMax = INBOX_PRUNE_COUNT_MAX } = options;
+  const table = nameOf(options);
+  const ageSeconds = (olderThan === undefined ? INBOX_RETENTION_MS : durationMs(olderThan)) / 1_000;
+  // SQLite would take a number below nothing for no bound at all.
+  if (!Number.isInteger(countMax) || countMax < 1) throw new RangeError("countMax is at least 1");
+  if (isSqlite(db)) {
+    const old = `SELECT rowid FROM ${table} WHERE consumer = ? AND recorded_at < ? ORDER BY recorded_at LIMIT ?`;
+    return db.prepare(`DELETE FROM ${table} WHERE rowid IN (${old})`).run(consumer, epochSeconds() - ageSeconds, countMax).changes;
+  }
+  const before = "now() - make_interval(secs => $2)";
+  const old = `SELECT ctid FROM ${table} WHERE consumer = $1 AND recorded_at < ${before} ORDER BY recorded_at LIMIT $3`;
   return withClient(db, async (client) => {
-    const { rowCount } = await client.query(`${del} now() - make_interval(secs => $1)`, [days * 86_400]);
+    const { rowCount } = await client.query(`DELETE FROM ${table} WHERE ctid IN (${old})`, [consumer, ageSeconds, countMax]);
     return rowCount ?? 0;
   });
 }
@@ -143,6 +169,8 @@ function sqliteOnce<T>(db: SqliteDatabase, key: Key, work: (db: SqliteDatabase) 
 /** A promise would be at work after the commit, outside of the transaction. */
 function done<T>(value: T): T {
   if (typeof value === "object" && value !== null && "then" in value) {
+    // It goes on all the same. How it ends is nobody's business any more, and must not end the process.
+    Promise.resolve(value).catch(() => undefined);
     throw new TypeError("with SQLite the work must be synchronous");
   }
   return value;
@@ -168,6 +196,11 @@ async function pgOnce<T>(client: PgClient, key: Key, work: (client: PgClient) =>
 async function withClient<T>(db: PgClient | PgPool, use: (client: PgClient) => Promise<T>): Promise<T> {
   if (!("totalCount" in db)) return use(db);
   const client = await db.connect();
+  const events = client as PgClient & Partial<ConnectionEvents>;
+  // A connection that breaks says so besides failing its statements, and the pool does not listen while it is lent: unheard,
+  // that would end the process, and all jobs with it.
+  const hear = () => undefined;
+  events.on?.("error", hear);
   try {
     const value = await use(client);
     client.release();
@@ -176,7 +209,15 @@ async function withClient<T>(db: PgClient | PgPool, use: (client: PgClient) => P
     // It may be in the middle of anything: the pool makes a new one.
     client.release(true);
     throw error;
+  } finally {
+    events.off?.("error", hear);
   }
+}
+
+/** What connections of `pg` have as emitters of events. */
+interface ConnectionEvents {
+  on(event: "error", listener: () => void): unknown;
+  off(event: "error", listener: () => void): unknown;
 }
 
 function isSqlite(db: SqliteDatabase | PgClient | PgPool): db is SqliteDatabase {
@@ -187,7 +228,28 @@ function textOf(key: Key): string {
   return typeof key === "string" ? key : key.job.idempotencyKey;
 }
 
-function quoted(options: InboxOptions | undefined): string {
-  const parts = (options?.table ?? TABLE_DEFAULT).split(".");
-  return parts.map((part) => `"${part.replaceAll('"', '""')}"`).join(".");
+/** The time as the table in SQLite has it. */
+function epochSeconds(): number {
+  return Date.now() / 1_000;
+}
+
+/** The table's name. A name cannot be a parameter, and is not quoted: the Python package means the same table by it. */
+function nameOf(options: InboxOptions | undefined): string {
+  const table = options?.table ?? TABLE_DEFAULT;
+  if (!NAME.test(table)) throw new RangeError(`${JSON.stringify(table)} is not the name of a table`);
+  return table;
+}
+
+/** What makes the table and its index, as the Python package does. */
+function tableOf(options: InboxOptions | undefined, database: "sqlite" | "postgres"): string[] {
+  const table = nameOf(options);
+  const [name = "", schema] = table.split(".").reverse();
+  const index = `${name}_recorded_at`;
+  const time = database === "sqlite" ? "REAL" : "timestamptz";
+  // SQLite has the schema before the name of the index, PostgreSQL before that of the table.
+  const indexed = database === "sqlite" && schema !== undefined ? `${schema}.${index} ON ${name}` : `${index} ON ${table}`;
+  return [
+    `CREATE TABLE IF NOT EXISTS ${table} (consumer text NOT NULL, key text NOT NULL, recorded_at ${time} NOT NULL, PRIMARY KEY (consumer, key))`,
+    `CREATE INDEX IF NOT EXISTS ${indexed} (recorded_at)`,
+  ];
 }

@@ -17,6 +17,8 @@ export interface LeaseOptions {
   takenAt: number;
   /** Aborted when the lease is lost. */
   control: AbortController;
+  /** Gives up what is being asked of the server. */
+  signal: AbortSignal;
 }
 
 /** What a handler said of its progress. */
@@ -110,7 +112,7 @@ export class Lease {
   }
 
   async #send(said?: Said): Promise<void> {
-    const { transport, job, leaseMs } = this.#options;
+    const { transport, job, leaseMs, signal } = this.#options;
     const lastAt = this.#beatAt;
     const sentAt = performance.now();
     this.#beatAt = sentAt;
@@ -121,10 +123,13 @@ export class Lease {
         body: { token: job.token, extend: seconds(leaseMs), ...(said ? { progress: said.value } : {}) },
         timeoutMs: leaseMs / HEARTBEATS_PER_LEASE,
         patienceMs: leaseMs / HEARTBEATS_PER_LEASE,
+        signal,
       });
       this.#heldFrom(sentAt);
       if (answer.state !== "running" && answer.state !== "ready") this.#lose(answer);
     } catch (error) {
+      // It ended meanwhile, and its token with it: nobody is to be told of that.
+      if (this.#over) return;
       if (error instanceof ConflictError || error instanceof NotFoundError) {
         await this.#refused(error);
       } else if (said !== undefined && isForProgress(error)) {
@@ -132,7 +137,7 @@ export class Lease {
         said.fault = error;
         this.#beatAt = lastAt;
         // At once if need be: more such progress may be waiting, and must not come in between.
-        if (!this.#over && this.#dueInMs() <= 0) await this.#send();
+        if (this.#dueInMs() <= 0) await this.#send();
       } else {
         // The next heartbeat carries it; the end of the lease has its own timer.
         this.#progress ??= said;
@@ -146,11 +151,11 @@ export class Lease {
       this.#abort(new LeaseLost(error.detail));
       return;
     }
-    const { transport, job, leaseMs } = this.#options;
+    const { transport, job, leaseMs, signal } = this.#options;
     try {
       const timeoutMs = leaseMs / HEARTBEATS_PER_LEASE;
       const path = `/jobs/${job.id}`;
-      this.#lose(await transport.send<Job>({ method: "GET", path, timeoutMs, patienceMs: timeoutMs }));
+      this.#lose(await transport.send<Job>({ method: "GET", path, timeoutMs, patienceMs: timeoutMs, signal }));
     } catch {
       this.#abort(new LeaseLost(error.detail));
     }
@@ -162,6 +167,7 @@ export class Lease {
   }
 
   #abort(reason: unknown): void {
+    if (this.#over) return;
     this.end();
     if (!this.#options.control.signal.aborted) this.#options.control.abort(reason);
   }

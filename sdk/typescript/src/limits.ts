@@ -50,11 +50,21 @@ export const DRAIN_GRACE_MS = 1_000;
 /** How long the server then has to take their jobs back. */
 export const DRAIN_REPORT_MS_MAX = 10_000;
 
+/** How long a worker goes on telling what came of an attempt, at least: it sits out a restart of the server. */
+export const OUTCOME_PATIENCE_MS_MIN = 120_000;
+
+/** How long an inbox keeps a key, unless told otherwise. */
+export const INBOX_RETENTION_MS = 14 * 86_400_000;
+/** Keys an inbox forgets at once. */
+export const INBOX_PRUNE_COUNT_MAX = 10_000;
+
 /** Text that the server keeps of an error, in UTF-8. */
 export const EXCERPT_BYTES_MAX = 2_048;
 /** Result that it keeps, as JSON. */
 export const RESULT_BYTES_MAX = 8_192;
 /** Jobs that are made up without a timeout have this one, as on the server. */
 export const JOB_TIMEOUT_MS_DEFAULT = 30_000;
+/** The longest duration that the server can count: 64 bits with a sign. */
+export const DURATION_MS_MAX = 2n ** 63n - 1n;
 /** The longest a Node timer can wait. */
 export const TIMER_MS_MAX = 2_147_483_647;

@@ -15,6 +15,8 @@ export interface Reported {
   job: TakenJob;
   /** How long to go on trying. */
   patienceMs: number;
+  /** Gives the telling up. */
+  signal: AbortSignal;
 }
 
 /**
@@ -25,14 +27,25 @@ export interface Reported {
  * @internal
  */
 export async function report(to: Reported, outcome: Outcome): Promise<Outcome> {
-  const fault = faultOf(outcome);
-  if (fault !== undefined) return send(to, unreportable(fault));
+  const told = reportable(outcome);
+  if (told !== outcome) return send(to, told);
   try {
     return await send(to, outcome);
   } catch (error) {
     if (!isForWhatWasSaid(error)) throw error;
     return send(to, unreportable(errorText(error, false)));
   }
+}
+
+/**
+ * The outcome itself, or the failure that is reported in its place, where it need not be sent to know that it would not be
+ * taken.
+ *
+ * @internal
+ */
+export function reportable(outcome: Outcome): Outcome {
+  const fault = faultOf(outcome);
+  return fault === undefined ? outcome : unreportable(fault);
 }
 
 /**
@@ -45,8 +58,11 @@ export async function handBack(to: Reported): Promise<void> {
   await send(to, { status: "snoozed", retryAfter: 0 });
 }
 
-async function send({ transport, job, patienceMs }: Reported, outcome: Outcome): Promise<Outcome> {
-  await transport.send({ method: "POST", path: `/jobs/${job.id}/outcome`, body: { token: job.token, ...outcome }, patienceMs });
+async function send({ transport, job, patienceMs, signal }: Reported, outcome: Outcome): Promise<Outcome> {
+  const path = `/jobs/${job.id}/outcome`;
+  const body = { token: job.token, ...outcome };
+  // Told twice it counts once, by its token. Never told, the work is done again.
+  await transport.send({ method: "POST", path, body, patienceMs, signal, insistent: true });
   return outcome;
 }
 

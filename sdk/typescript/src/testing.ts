@@ -11,6 +11,7 @@ import { register, type Handler, type HandlerOptions } from "./handler.js";
 import type { Job, JobState, TakenJob } from "./job.js";
 import { pause } from "./pause.js";
 import { progressOf } from "./progress.js";
+import { reportable } from "./report.js";
 import { Worker } from "./worker.js";
 
 export { findBinary, startServer, TestServer, type ServerOptions } from "./server_process.js";
@@ -103,7 +104,7 @@ export async function runHandler<P, R>(
   const outcome = await run.outcome;
   options.signal?.removeEventListener("abort", abort);
   if (outcome === undefined) return { status: "lost", reason: control.signal.reason, progress: said };
-  return { ...(throughJson(outcome) as Outcome), progress: said };
+  return { ...(throughJson(reportable(outcome)) as Outcome), progress: said };
 }
 
 function throughJson(value: unknown): unknown {

@@ -1,5 +1,6 @@
 /** TLS towards a server: whom to trust, and what to show. Node's own `fetch` can be told neither. */
 import { readFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
 import { Agent, request } from "node:https";
 import { createSecureContext } from "node:tls";
 import { TidewheelError } from "./errors.js";
@@ -22,6 +23,8 @@ export interface ExchangeInit {
   method: string;
   headers: Record<string, string>;
   signal: AbortSignal;
+  /** Where an answer points elsewhere, it is the answer. */
+  redirect: "manual";
   body?: string;
 }
 
@@ -55,26 +58,30 @@ function read(caFile?: string, certFile?: string, keyFile?: string): { ca?: Buff
 
 function exchange(agent: Agent, address: string, init: ExchangeInit): Promise<Response> {
   const { method, headers, signal, body } = init;
+  const why = (error: Error) => (signal.aborted && signal.reason instanceof Error ? signal.reason : error);
   return new Promise((resolve, reject) => {
-    const fail = (error: Error) => {
-      reject(signal.aborted && signal.reason instanceof Error ? signal.reason : error);
-    };
     const length = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
     const sent = request(address, { agent, method, headers: { ...headers, ...length }, signal }, (answer) => {
-      const parts: Buffer[] = [];
-      answer.on("error", fail);
-      answer.on("data", (part: Buffer) => parts.push(part));
-      answer.on("end", () => {
-        const status = answer.statusCode ?? 0;
-        const head = new Headers();
-        for (let at = 0; at + 1 < answer.rawHeaders.length; at += 2) {
-          head.append(answer.rawHeaders[at] ?? "", answer.rawHeaders[at + 1] ?? "");
-        }
-        const text = BODILESS.has(status) ? null : Buffer.concat(parts).toString("utf8");
-        resolve(new Response(text, { status, statusText: answer.statusMessage ?? "", headers: head }));
-      });
+      resolve(responseOf(answer, why));
     });
-    sent.on("error", fail);
+    sent.on("error", (error) => { reject(why(error)); });
     sent.end(body);
   });
+}
+
+/** The answer as soon as it begins to come, as with `fetch`: whoever gives a call up may want the rest of one under way. */
+function responseOf(answer: IncomingMessage, why: (error: Error) => Error): Response {
+  const status = answer.statusCode ?? 0;
+  const headers = new Headers();
+  for (let at = 0; at + 1 < answer.rawHeaders.length; at += 2) {
+    headers.append(answer.rawHeaders[at] ?? "", answer.rawHeaders[at + 1] ?? "");
+  }
+  const body = new ReadableStream<Uint8Array>({
+    start: (stream) => {
+      answer.on("error", (error) => { stream.error(why(error)); });
+      answer.on("data", (part: Buffer) => { stream.enqueue(part); });
+      answer.on("end", () => { stream.close(); });
+    },
+  });
+  return new Response(BODILESS.has(status) ? null : body, { status, statusText: answer.statusMessage ?? "", headers });
 }

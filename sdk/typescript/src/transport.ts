@@ -38,10 +38,13 @@ export interface Call {
   patienceMs?: number;
   /** Waits with all others like it when one of them was told to slow down. */
   paced?: boolean;
+  /** Tried again after any fault of the server's own (500, too): for what must not get lost. */
+  insistent?: boolean;
 }
 
 /** Answers that may be different a little later. */
 const PASSING = new Set([408, 429, 502, 503, 504]);
+
 /** @internal */
 export class Transport {
   readonly url: string;
@@ -112,10 +115,12 @@ export class Transport {
         method: call.method,
         headers: this.#headersOf(call),
         signal: control.signal,
+        // Followed, a change would become a request to read, whose answer is then taken for that of the change.
+        redirect: "manual",
         ...(body === undefined ? {} : { body }),
       });
       answering = true;
-      return read(response, await response.text());
+      return read(call, response, await response.text());
     } catch (error) {
       if (call.signal?.aborted) throw call.signal.reason;
       return this.#unanswered(error);
@@ -161,11 +166,12 @@ interface Failed {
   retryAfterMs?: number | undefined;
 }
 
-function read(response: Response, text: string): { answer: unknown } | Failed {
+function read(call: Call, response: Response, text: string): { answer: unknown } | Failed {
   if (response.ok) return { answer: text === "" ? undefined : fromWire(JSON.parse(text)) };
   const retryAfterMs = retryAfter(response.headers.get("retry-after"));
   const error = refusal(problem(response, text), retryAfterMs);
-  return { error, passing: PASSING.has(response.status), retryAfterMs };
+  const passing = PASSING.has(response.status) || (call.insistent === true && response.status >= 500);
+  return { error, passing, retryAfterMs };
 }
 
 /** The problem document, or one made up where something between us and the server answered. */

@@ -20,6 +20,7 @@ import {
   LAST_TAKE_TURNS_COUNT,
   LEASE_MS_DEFAULT,
   LEASE_MS_MIN,
+  OUTCOME_PATIENCE_MS_MIN,
   REQUEST_TIMEOUT_MS,
   TAKE_COUNT_MAX,
   TAKE_WAIT_MS,
@@ -100,6 +101,8 @@ export class Worker {
   readonly #stop = new AbortController();
   /** Aborted when requests for jobs that are still open then are given up. */
   readonly #takes = new AbortController();
+  /** Aborted when all is over, with why what is being told then is given up. */
+  readonly #end = new AbortController();
   #room: (() => void)[] = [];
   #run: Promise<void> | undefined;
 
@@ -116,8 +119,8 @@ export class Worker {
     this.#waitMs = Math.min(durationMs(options.wait ?? seconds(TAKE_WAIT_MS)), TAKE_WAIT_MS_MAX);
     this.#drainMs = durationMs(options.drainTimeout ?? seconds(DRAIN_MS_DEFAULT));
     this.name = options.name ?? `${hostname()}-${process.pid}-${randomBytes(3).toString("hex")}`;
-    // Every queue listens to both; more than a few would be taken for a leak.
-    setMaxListeners(0, this.#stop.signal, this.#takes.signal);
+    // Every queue and every request listens to them; more than a few would be taken for a leak.
+    setMaxListeners(0, this.#stop.signal, this.#takes.signal, this.#end.signal);
     this.#stop.signal.addEventListener("abort", () => { this.#wake(); });
     if (this.#queues.length === 0) throw new RangeError("a worker needs a queue");
     if (!Number.isInteger(this.#concurrency) || this.#concurrency < 1) throw new RangeError("concurrency is at least 1");
@@ -212,10 +215,7 @@ export class Worker {
       } catch (error) {
         if (this.#isStopping()) return;
         this.#tell({ kind: "trouble", error });
-        if (error instanceof InvalidRequestError) {
-          // A queue's name that is not valid will not become so.
-          throw error;
-        }
+        if (isForGood(error)) throw error;
         failures += 1;
         const asked = error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0;
         await pause(Math.max(asked, backoffMs(failures)), this.#stop.signal).catch(() => undefined);
@@ -239,7 +239,8 @@ export class Worker {
 
   #accept(job: TakenJob, takenAt: number): void {
     const control = new AbortController();
-    const lease = new Lease({ transport: this.#client.transport, job, leaseMs: this.#leaseMs, takenAt, control });
+    const { transport } = this.#client;
+    const lease = new Lease({ transport, job, leaseMs: this.#leaseMs, takenAt, control, signal: this.#end.signal });
     this.#waiting.push({ job, lease, control });
     this.#startWaiting();
   }
@@ -295,7 +296,8 @@ export class Worker {
   }
 
   #reported(job: TakenJob): Reported {
-    return { transport: this.#client.transport, job, patienceMs: 2 * this.#leaseMs };
+    const patienceMs = Math.max(2 * this.#leaseMs, OUTCOME_PATIENCE_MS_MIN);
+    return { transport: this.#client.transport, job, patienceMs, signal: this.#end.signal };
   }
 
   /**
@@ -321,6 +323,9 @@ export class Worker {
     over.abort();
     this.#takes.abort();
     for (const held of this.#running.keys()) held.lease.end();
+    // Going on behind the back of whoever waits for `run`, tries to reach a server that is away would keep the process.
+    const why = "the worker stopped before the server could be told; the job runs again when its lease is over";
+    this.#end.abort(new TidewheelError(why));
   }
 
   async #handBack(job: TakenJob): Promise<void> {
@@ -360,4 +365,9 @@ export class Worker {
       console.error(`tidewheel worker ${this.name}${event.job ? `, job ${event.job.id}` : ""}:`, event.error);
     }
   }
+}
+
+/** Whether a request for jobs will not be granted later either: the queue's name is not valid, or the key is not for it. */
+function isForGood(error: unknown): boolean {
+  return error instanceof InvalidRequestError || (error instanceof ApiError && (error.status === 401 || error.status === 403));
 }

@@ -61,6 +61,35 @@ describe("batcher", () => {
     });
   }
 
+  test("a flush does not wait for jobs that come after it", async (t) => {
+    let isLoaded = true;
+    const later: Promise<unknown>[] = [];
+    const server = await stub(({ body }) => {
+      // While a batch is under way, the next job comes: there is always one that waits.
+      if (isLoaded) later.push(batcher.submit({ type: "later" }));
+      return welcoming({ body });
+    });
+    const batcher: Batcher = new Batcher(new Client({ url: server.url }));
+    t.after(async () => {
+      isLoaded = false;
+      await Promise.all(later);
+      await server.close();
+    });
+    const first = batcher.submit({ type: "first" });
+    await valueOf("the flush", batcher.flush());
+    assert.equal((await first).id, "id-first");
+  });
+
+  test("a flush waits for jobs that wait for room", async (t) => {
+    const server = await stub(welcoming);
+    t.after(() => server.close());
+    const batcher = new Batcher(new Client({ url: server.url }), { maxCount: 2, maxPending: 2 });
+    const answers = types(9).map((type) => batcher.submit({ type }));
+    await valueOf("the flush", batcher.flush());
+    assert.deepEqual(server.asked.flatMap(({ body }) => (body as Sent[]).map(({ type }) => type)), types(9));
+    assert.deepEqual((await Promise.all(answers)).map(({ id }) => id), types(9).map((type) => `id-${type}`));
+  });
+
   test("a job that cannot be sent fails alone", async (t) => {
     const server = await stub(welcoming);
     t.after(() => server.close());

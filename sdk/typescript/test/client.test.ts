@@ -56,11 +56,13 @@ describe("client", () => {
     assert.equal(moved.priority, "high");
     assert.equal((await client.run(id)).state, "ready");
     assert.equal((await client.cancel(id)).state, "cancelled");
-    assert.equal((await client.cancel(id)).state, "cancelled");
+    assert.equal((await client.cancel(id, { idempotencyKey: "größe-ключ" })).state, "cancelled");
     await assert.rejects(client.run(id), (error) => error instanceof ConflictError && error.code === "job_finished");
     assert.equal((await client.retry(id, { delay: "1h" })).state, "scheduled");
     const many = await client.cancelMany({ filter: { type: "moved" } });
     assert.equal(many.count, 1);
+    const again = await client.retryMany({ filter: { type: "moved", state: "cancelled" }, delay: "1h" });
+    assert.deepEqual([again.count, again.items.map(({ state }) => state)], [1, ["scheduled"]]);
   });
 
   test("refusals are classes with code, detail and each fault", async () => {

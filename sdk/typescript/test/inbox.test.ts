@@ -39,6 +39,16 @@ describe("inbox in SQLite", () => {
     assert.equal(inbox.once(db, "k", () => 1).skipped, false);
   });
 
+  test("work that is refused for going on later disturbs nobody when it fails", async (t) => {
+    const unheard: unknown[] = [];
+    const hear = (reason: unknown) => unheard.push(reason);
+    process.on("unhandledRejection", hear);
+    t.after(() => process.off("unhandledRejection", hear));
+    assert.throws(() => inbox.once(database(), "k", () => Promise.reject(new Error("later"))), /synchronous/);
+    await new Promise(setImmediate);
+    assert.deepEqual(unheard, []);
+  });
+
   test("an open transaction is joined, and decides", () => {
     const db = database();
     db.exec("BEGIN");
@@ -50,13 +60,68 @@ describe("inbox in SQLite", () => {
     assert.equal(inbox.record(db, "k"), true);
   });
 
-  test("old keys are forgotten", () => {
+  test("the table is that of the Python package", () => {
     const db = database();
+    assert.deepEqual(db.prepare("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND tbl_name = 'tidewheel_inbox'").pluck().all(), [
+      "CREATE TABLE tidewheel_inbox (consumer text NOT NULL, key text NOT NULL, recorded_at REAL NOT NULL, PRIMARY KEY (consumer, key))",
+      "CREATE INDEX tidewheel_inbox_recorded_at ON tidewheel_inbox (recorded_at)",
+    ]);
+    const before = Date.now() / 1_000;
+    inbox.record(db, "ours");
+    const row = db.prepare("SELECT consumer, key, typeof(recorded_at) FROM tidewheel_inbox").raw().get();
+    assert.deepEqual(row, ["", "ours", "real"]);
+    const at = db.prepare<[], number>("SELECT recorded_at FROM tidewheel_inbox").pluck().get() ?? 0;
+    assert.ok(before <= at && at <= Date.now() / 1_000, `${at}`);
+    db.prepare("INSERT INTO tidewheel_inbox (consumer, key, recorded_at) VALUES ('', 'theirs', ?)").run(before);
+    assert.deepEqual(inbox.once(db, "theirs", () => 1), { skipped: true });
+  });
+
+  test("consumers have keys of their own", () => {
+    const db = database();
+    for (const consumer of ["mails", "invoices"]) {
+      assert.equal(inbox.once(db, "k", () => 1, { consumer }).skipped, false, consumer);
+      assert.equal(inbox.record(db, "k", { consumer }), false, consumer);
+    }
+    assert.equal(inbox.record(db, "k"), true);
+  });
+
+  test("the table may be in a schema, and has a name", () => {
+    const db = database();
+    db.exec("ATTACH ':memory:' AS app");
+    const options = { table: "app.keys" };
+    inbox.createTable(db, options);
+    assert.equal(inbox.record(db, "k", options), true);
+    assert.equal(inbox.prune(db, options), 0);
+    assert.deepEqual(db.prepare("SELECT name FROM app.sqlite_master WHERE sql IS NOT NULL").pluck().all(), ["keys", "keys_recorded_at"]);
+    for (const table of ["", "x; DROP TABLE effects", "a.b.c", '"x"', "keys\n"]) {
+      assert.throws(() => inbox.record(db, "k", { table }), RangeError, table);
+    }
+  });
+
+  test("old keys are forgotten, oldest first and so many at once", () => {
+    const db = database();
+    const put = (days: number, consumer = "") => {
+      db.prepare("INSERT INTO tidewheel_inbox VALUES (?, ?, ?)").run(consumer, `${days} days`, Date.now() / 1_000 - days * 86_400);
+    };
+    const kept = () => db.prepare("SELECT key FROM tidewheel_inbox WHERE consumer = '' ORDER BY recorded_at").pluck().all();
+    for (const days of [13, 20, 15, 30]) put(days);
+    put(20, "other");
     inbox.record(db, "new");
-    db.exec("INSERT INTO tidewheel_inbox VALUES ('old', datetime('now', '-10 days'))");
-    assert.equal(inbox.prune(db, 7), 1);
-    assert.equal(inbox.record(db, "new"), false);
-    assert.equal(inbox.record(db, "old"), true);
+    assert.equal(inbox.prune(db, { countMax: 2 }), 2);
+    assert.deepEqual(kept(), ["15 days", "13 days", "new"]);
+    assert.equal(inbox.prune(db), 1);
+    assert.equal(inbox.prune(db, { olderThan: "1w" }), 1);
+    assert.deepEqual(kept(), ["new"]);
+    assert.equal(inbox.prune(db, { consumer: "other" }), 1);
+    for (const countMax of [0, -1, 1.5]) assert.throws(() => inbox.prune(db, { countMax }), RangeError);
+    assert.throws(() => inbox.prune(db, { olderThan: "a while" }), RangeError);
+  });
+
+  test("no more than 10,000 keys are forgotten at once", () => {
+    const db = database();
+    const count = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10001)";
+    db.exec(`INSERT INTO tidewheel_inbox ${count} SELECT '', n, 1.5 FROM n`);
+    assert.deepEqual([inbox.prune(db), inbox.prune(db), inbox.prune(db)], [10_000, 1, 0]);
   });
 
   test("a job that is delivered twice has its effect once", async () => {
@@ -129,6 +194,12 @@ describe("inbox in PostgreSQL", { skip: url === undefined && process.env["CI"] !
     assert.equal((await inbox.once(pool, "k5", insert("careful"), options)).skipped, false);
   });
 
+  test("a connection that breaks ends the work, and nothing else", async () => {
+    const cut = (client: pg.PoolClient) => client.query("SELECT pg_terminate_backend(pg_backend_pid())");
+    await assert.rejects(inbox.once(pool, "k6", cut, options));
+    assert.equal((await inbox.once(pool, "k6", insert("mended"), options)).skipped, false);
+  });
+
   test("the caller's own transaction decides", async () => {
     const client = await pool.connect();
     await client.query("BEGIN");
@@ -137,8 +208,43 @@ describe("inbox in PostgreSQL", { skip: url === undefined && process.env["CI"] !
     await client.query("ROLLBACK");
     assert.equal((await inbox.once(client, "k3", () => Promise.resolve(3), options)).skipped, false);
     client.release();
-    assert.equal(await inbox.prune(pool, 1, options), 0);
-    assert.ok((await inbox.prune(pool, 0, options)) >= 3);
+  });
+
+  test("the table is that of the Python package", async () => {
+    const columns = await pool.query<{ column_name: string; data_type: string; is_nullable: string }>(
+      "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_schema = $1 AND table_name = 'keys' ORDER BY ordinal_position",
+      [schema],
+    );
+    assert.deepEqual(columns.rows.map((column) => [column.column_name, column.data_type, column.is_nullable]), [
+      ["consumer", "text", "NO"],
+      ["key", "text", "NO"],
+      ["recorded_at", "timestamp with time zone", "NO"],
+    ]);
+    const indexes = await pool.query<{ indexdef: string }>("SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND tablename = 'keys' ORDER BY indexname", [schema]);
+    assert.deepEqual(indexes.rows.map(({ indexdef }) => indexdef), [
+      `CREATE UNIQUE INDEX keys_pkey ON ${schema}.keys USING btree (consumer, key)`,
+      `CREATE INDEX keys_recorded_at ON ${schema}.keys USING btree (recorded_at)`,
+    ]);
+    await pool.query(`INSERT INTO ${options.table} (consumer, key, recorded_at) VALUES ('', 'theirs', now())`);
+    assert.deepEqual(await inbox.once(pool, "theirs", insert("theirs"), options), { skipped: true });
+    assert.equal((await inbox.once(pool, "theirs", insert("ours"), { ...options, consumer: "ours" })).skipped, false);
+  });
+
+  test("old keys are forgotten, oldest first and so many at once", async () => {
+    const own = { ...options, consumer: "pruned" };
+    const put = (days: number) =>
+      pool.query(`INSERT INTO ${options.table} VALUES ('pruned', $1, now() - make_interval(days => $2))`, [`${days} days`, days]);
+    const kept = async () =>
+      (await pool.query<{ key: string }>(`SELECT key FROM ${options.table} WHERE consumer = 'pruned' ORDER BY recorded_at`)).rows.map(({ key }) => key);
+    for (const days of [13, 20, 15, 30]) await put(days);
+    assert.equal(await inbox.prune(pool, { ...own, countMax: 2 }), 2);
+    assert.deepEqual(await kept(), ["15 days", "13 days"]);
+    assert.equal(await inbox.prune(pool, own), 1);
+    assert.equal(await inbox.prune(pool, { ...own, olderThan: "1w" }), 1);
+    assert.deepEqual(await kept(), []);
+    assert.equal(await inbox.record(pool, "new", own), true);
+    assert.equal(await inbox.prune(pool, own), 0);
+    assert.equal(await inbox.prune(pool, { ...own, olderThan: 0 }), 1);
   });
 
   test("a handler skips what was done before", async () => {

@@ -106,6 +106,50 @@ describe("progress", () => {
     assert.deepEqual(outcome, { token: 7, status: "succeeded", result: "done" });
   });
 
+  for (const [late, methods] of [["refusal", ["POST"]], ["reason of a refusal", ["GET", "POST"]]] as const) {
+    test(`the ${late} that comes after the end calls nothing off`, async (t) => {
+      let settle: () => void = () => undefined;
+      const settled = new Promise<void>((resolve) => (settle = resolve));
+      let takes = 0;
+      const isLate = (asked: Asked) => (late === "refusal" ? isBeat(asked) : asked.method === "GET");
+      const server = await stub(async (asked) => {
+        if (isLate(asked)) await settled;
+        if (isBeat(asked)) return { status: 409, body: { type: "x", title: "x", status: 409, detail: "over", code: "stale_token" } };
+        if (!asked.path.endsWith("/take")) return { status: 200, body: { state: "cancelled", attempt: 1 } };
+        takes += 1;
+        return takes === 1 ? takenAnswer([{ id: "job_1", token: 7 }]) : new Promise<Answer>(() => undefined);
+      });
+      t.after(() => server.close());
+      let isSettled = false;
+      let isRead = false;
+      const reading: typeof fetch = async (...call) => {
+        const response = await fetch(...call);
+        const text = await response.text();
+        // Only what came late is read when the job has settled.
+        if (isSettled) setImmediate(() => { isRead = true; });
+        return new Response(text, response);
+      };
+      const onEvent = ({ kind }: WorkerEvent) => {
+        if (kind !== "settled") return;
+        isSettled = true;
+        settle();
+      };
+      const worker = new Worker(new Client({ url: server.url, fetch: reading }), { signals: false, onEvent });
+      let given: AbortSignal | undefined;
+      worker.handler("t", async (_, { progress, signal }) => {
+        given = signal;
+        void progress("the last");
+        while (!server.asked.some(isLate)) await sleep(20);
+      });
+      const run = worker.run();
+      await eventually("what came late", () => isRead);
+      await worker.drain();
+      await run;
+      assert.equal(given?.aborted, false);
+      assert.deepEqual([...new Set(server.asked.map(({ method }) => method))].sort(), methods, "nobody asks why when it is over");
+    });
+  }
+
   /** Progress that is refused, again and again, for longer than a lease. */
   async function refusedAgainAndAgain(pauseMs: number): Promise<void> {
     const { kinds, outcome } = await ran((asked) => async (_, { progress, signal }) => {

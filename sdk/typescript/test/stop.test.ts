@@ -16,7 +16,7 @@ function gate<T = void>() {
   return { open, opened };
 }
 
-/** A worker whose handler must not run; what happens is kept. */
+/** A worker whose handler ends at once; what happens is kept. */
 function start(client: Client, options: WorkerOptions = {}) {
   const events: WorkerEvent[] = [];
   const worker = new Worker(client, { signals: false, onEvent: (event) => events.push(event), ...options });
@@ -95,6 +95,24 @@ describe("a stop, told by a stub", () => {
     assert.ok(Date.now() - begun < 30_000, "the request was waited for");
     assert.deepEqual(events, []);
     await server.close();
+  });
+
+  test("nothing is told behind the back of whoever waits for the end", async (t) => {
+    let takes = 0;
+    const server = await stub(({ path }) => {
+      if (path.endsWith("/outcome")) return { status: 503 };
+      if (!path.endsWith("/take")) return { status: 200, body: { state: "running", attempt: 1 } };
+      takes += 1;
+      return takes === 1 ? takenAnswer([{ id: "job_1", token: 7 }]) : new Promise<Answer>(() => undefined);
+    });
+    t.after(() => server.close());
+    // By its lease it could go on for four minutes.
+    const { worker, run, kinds } = start(new Client({ url: server.url }), { lease: "2m", drainTimeout: "50ms" });
+    await eventually("a try", () => server.asked.some(({ path }) => path.endsWith("/outcome")));
+    await worker.drain();
+    await run;
+    await eventually("the end of the tries", () => kinds().includes("settled"));
+    assert.deepEqual(kinds(), ["started", "trouble", "settled"]);
   });
 
   test("a hand-back that is refused does not fail the job", async () => {

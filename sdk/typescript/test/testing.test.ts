@@ -1,7 +1,7 @@
 /** What users test with. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Cancelled, Client, Fail, Snooze, Worker, type Context } from "tidewheel";
+import { Cancelled, Client, Fail, Snooze, Worker, type Context, type StandardResult } from "tidewheel";
 import { findBinary, runHandler, startServer, waitFor } from "tidewheel/testing";
 
 test("a handler runs once against a made-up job", async () => {
@@ -60,6 +60,30 @@ test("a worker's handlers can be run, with their checks", async () => {
   });
   const unknown = await runHandler(worker, { type: "m", payload: 2 });
   assert.equal(unknown.status, "failed");
+});
+
+test("a result that the server would not take is told as it would be reported", async () => {
+  const fault = async (result: unknown) => {
+    const ran = await runHandler(() => result, { payload: null });
+    assert.ok(ran.status === "failed" && !ran.retryable);
+    return ran.error;
+  };
+  assert.match(await fault(1n), /^the outcome cannot be reported: .*BigInt/);
+  assert.match(await fault("x".repeat(10_000)), /^the outcome cannot be reported: the result has 10002 bytes/);
+});
+
+test("a schema that can be called is a schema all the same", async () => {
+  const validate = (value: unknown): StandardResult<number> =>
+    typeof value === "number" ? { value } : { issues: [{ message: "must be a number" }] };
+  const schema = Object.assign(() => "what a call gives is no payload", { "~standard": { validate } });
+  const worker = new Worker(new Client()).handler<number>("n", { parse: schema }, (n) => n * 2);
+  assert.deepEqual(await runHandler(worker, { type: "n", payload: 2 }), { status: "succeeded", result: 4, progress: [] });
+  assert.deepEqual(await runHandler(worker, { type: "n", payload: "2" }), {
+    status: "failed",
+    error: "the payload is not valid: must be a number",
+    retryable: false,
+    progress: [],
+  });
 });
 
 test("a server starts, keeps its data over a restart, and stops", async () => {

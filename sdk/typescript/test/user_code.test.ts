@@ -1,7 +1,7 @@
 /** What the code and the settings around a worker must not do to it. Against a stub. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Client, Worker } from "tidewheel";
+import { ApiError, Client, Worker } from "tidewheel";
 import { eventually } from "./eventually.js";
 import { stub, type Answer } from "./stub.js";
 import { takenAnswer } from "./taken.js";
@@ -37,6 +37,22 @@ describe("a worker", () => {
   test("a drain timeout that is no duration is refused, not taken for none", () => {
     assert.throws(() => new Worker(new Client(), { drainTimeout: "a while" }), RangeError);
   });
+
+  for (const status of [401, 403]) {
+    test(`a key that is refused with ${status} ends it with the reason`, async (t) => {
+      const problem = { type: "x", title: "x", status, detail: "not with this key", code: "not_so" };
+      const server = await stub(() => ({ status, body: problem }));
+      t.after(() => server.close());
+      const worker = new Worker(new Client({ url: server.url }), { signals: false, onEvent: () => undefined });
+      let reason: unknown;
+      const run = worker.run().catch((error: unknown) => { reason = error; });
+      t.after(() => worker.drain().catch(() => undefined));
+      await eventually("the end", () => reason !== undefined);
+      await run;
+      assert.ok(reason instanceof ApiError);
+      assert.deepEqual([reason.status, server.asked.length], [status, 1]);
+    });
+  }
 
   test("many queues are not taken for a leak", async (t) => {
     const warnings: string[] = [];
