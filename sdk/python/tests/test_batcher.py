@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from waiting import until
 
 from tidewheel import (
     ApiError,
@@ -70,6 +71,27 @@ async def test_when_it_is_full_submitting_waits(client: Client, queue: str) -> N
         answers = await asyncio.gather(*jobs)
         assert len({answer.id for answer in answers}) == 25
         await batcher.close()
+
+
+async def test_whoever_stops_waiting_takes_its_job_along(client: Client, queue: str) -> None:
+    async with Counting(client.url) as counting:
+        counting.open.clear()
+        batcher = Batcher(counting, linger_s=0, waiting_count_max=10, batches_concurrent_max=1)
+        first = asyncio.create_task(batcher.submit("t", queue=queue, delay="1h"))
+        await until(lambda: counting.sizes == [1], "the first job to be under way")
+        for _ in range(5):
+            jobs = [asyncio.create_task(batcher.submit("t", queue=queue, delay="1h")) for _ in range(9)]
+            await asyncio.sleep(0)
+            assert len(batcher._waiting) == 9
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+            assert not batcher._waiting
+        counting.open.set()
+        await first
+        await batcher.submit("t", queue=queue, delay="1h")
+        await batcher.close()
+    assert (await client.count(queue=queue)).count == 2
 
 
 async def test_closing_sends_what_waits(client: Client, queue: str) -> None:

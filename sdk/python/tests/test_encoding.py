@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from tidewheel.encoding import PayloadError, convert, cut_text, to_json, to_small_json
+from tidewheel.encoding import PayloadError, convert, cut_text, read_json, to_json, to_small_json
 from tidewheel.times import read_duration, write_duration
 
 
@@ -103,13 +103,35 @@ def test_values_are_written() -> None:
         to_json(math.nan)
 
 
+def test_integers_of_any_length_are_read() -> None:
+    long = 10**5_000 + 7
+    digits = b"1" + b"0" * 4_999 + b"7"
+    assert read_json(b'[%s, -%s, 3, {"a": 1.5}]' % (digits, digits)) == [long, -long, 3, {"a": 1.5}]
+    with pytest.raises(ValueError, match="Expecting"):
+        read_json(b"[1, ")
+
+
 def test_durations_survive_both_ways() -> None:
     assert read_duration("1d2h3m4s5ms") == timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
     assert read_duration(1.5) == timedelta(seconds=1.5)
+    for text, seconds in (
+        ("PT90S", 90),
+        ("pt1h30m", 5_400),
+        ("P1DT2H", 93_600),
+        ("P1W", 604_800),
+        ("PT0.5S", 0.5),
+        ("1w", 604_800),
+        ("5min", 300),
+        ("1.5h", 5_400),
+        ("90", 90),
+        (" 90s ", 90),
+    ):
+        assert read_duration(text) == timedelta(seconds=seconds), text
     assert write_duration(timedelta(minutes=1)) == 60.0
     assert write_duration("PT90S") == "PT90S"
-    with pytest.raises(ValueError, match="not a duration"):
-        read_duration("soon")
+    for text in ("soon", "", "P", "PT", "P1M", "PT1D", "5x"):
+        with pytest.raises(ValueError, match="not a duration"):
+            read_duration(text)
 
 
 def test_texts_are_cut_between_characters_and_can_always_be_sent() -> None:

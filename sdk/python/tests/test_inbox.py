@@ -257,6 +257,18 @@ async def test_a_task_that_is_cancelled_leaves_no_transaction_open(
             assert first != kept
 
 
+def test_a_table_may_be_in_a_schema(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    connection.execute(f"ATTACH '{tmp_path / 'other'}' AS app")
+    table = Inbox("app.seen")
+    for _ in range(2):
+        table.create_table_sync(connection)
+    with table.once(connection, "k") as first:
+        assert first
+    assert connection.execute("SELECT key FROM app.seen").fetchall() == [("k",)]
+    connection.close()
+
+
 def test_plain_connections_have_plain_blocks(tmp_path: Path, table: Inbox) -> None:
     connection = sqlite3.connect(tmp_path / "db")
     table.create_table_sync(connection)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidewheel import Client, Context, Fail, Retry, TidewheelError
+from tidewheel import Client, Context, Fail, Retry, Snooze, TidewheelError
 from tidewheel.testing import Server, run_handler
 
 
@@ -34,12 +37,16 @@ async def test_its_outcome_is_what_a_worker_would_report() -> None:
             raise Retry("later", after="5s")
         if what == "called off":
             ctx.raise_if_cancelled()
+        if what == "snooze":
+            raise Snooze(delay="PT1H30M")
         raise Fail("no")
 
     ran = await run_handler(handler, "fail")
     assert (ran.status, ran.error, ran.retryable) == ("failed", "no", False)
     ran = await run_handler(handler, "retry")
     assert (ran.retryable, ran.outcome.retry_after_s) == (True, 5.0)
+    ran = await run_handler(handler, "snooze")
+    assert (ran.status, ran.outcome.retry_after_s) == ("snoozed", 5_400.0)
     ran = await run_handler(handler, "late", timeout="50ms")
     assert ran.error == "timed out after 0.05 s"
     ran = await run_handler(handler, "called off", called_off="no longer wanted")
@@ -48,6 +55,33 @@ async def test_its_outcome_is_what_a_worker_would_report() -> None:
     assert (ran.status, ran.retryable) == ("failed", False)
     ran = await run_handler(lambda: "plain")
     assert ran.result == "plain"
+
+
+async def test_a_plain_function_around_an_async_one_is_run_to_its_end() -> None:
+    sent: list[str] = []
+
+    def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @traced
+    async def send(to: str, ctx: Context) -> str:
+        await asyncio.sleep(0)
+        sent.append(to)
+        return f"attempt {ctx.attempt}"
+
+    @traced
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise Fail("no")
+
+    ran = await run_handler(send, "a@example.com")
+    assert (ran.status, ran.result, sent) == ("succeeded", "attempt 1", ["a@example.com"])
+    ran = await run_handler(fails)
+    assert (ran.status, ran.error, ran.retryable) == ("failed", "no", False)
 
 
 async def test_a_server_keeps_its_data_over_a_restart_and_leaves_nothing(own_server: Server) -> None:

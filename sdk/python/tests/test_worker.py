@@ -17,6 +17,7 @@ import pytest
 from waiting import until, until_state
 
 from tidewheel import Cancelled, Client, Context, Fail, Invalid, NewJob, Retry, RetryPolicy, Snooze, Worker
+from tidewheel.transport import Call
 
 SOON = RetryPolicy(policy="fixed", base="10ms", max_attempts=3)
 
@@ -361,6 +362,25 @@ async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(
         await worker.run(burst=True)
     assert (await until_state(client, job.id, "succeeded")).result is None
     assert "the result is not kept" in caplog.text
+
+
+async def test_a_number_of_any_length_costs_no_job_beside_it(client: Client, queue: str) -> None:
+    worker = Worker(client.url, queues=[queue])
+
+    @worker.handler("number")
+    async def number(payload: int) -> int:
+        return payload % 1_000
+
+    async def submit(payload: bytes) -> str:
+        body = b'{"type": "number", "queue": "%s", "payload": %s}' % (queue.encode(), payload)
+        answer = await client._transport.send(Call("POST", "/v1/jobs", body=body))
+        return str(answer.body["id"])
+
+    # Python by itself reads integers of up to 4,300 digits.
+    ids = [await submit(b"7" * 60_000), await submit(b"5")]
+    await worker.run(burst=True)
+    assert [(await until_state(client, id, "succeeded", "dead")).result for id in ids] == [777, 5]
+    assert (await client.get(ids[0])).payload == (10**60_000 - 1) // 9 * 7
 
 
 def test_handlers_are_checked_when_they_are_made() -> None:

@@ -49,7 +49,7 @@ class Batcher:
         self._batch_count_max = min(batch_count_max, limits.BATCH_COUNT_MAX)
         self._room = asyncio.Semaphore(waiting_count_max)
         self._lanes = asyncio.Semaphore(batches_concurrent_max)
-        self._waiting: list[tuple[str, bytes, asyncio.Future[Submitted]]] = []
+        self._waiting: dict[asyncio.Future[Submitted], tuple[str, bytes]] = {}
         self._came = asyncio.Event()
         self._full = asyncio.Event()
         self._closing = False
@@ -85,11 +85,15 @@ class Batcher:
             if self._gatherer is None:
                 self._gatherer = asyncio.create_task(self._gather())
             answer: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
-            self._waiting.append((key, item, answer))
+            self._waiting[answer] = (key, item)
             self._came.set()
             if len(self._waiting) >= self._batch_count_max:
                 self._full.set()
-            return await answer
+            try:
+                return await answer
+            finally:
+                # Whoever stops waiting takes its job along: left here, it would take up more than there is room for.
+                self._waiting.pop(answer, None)
 
     async def close(self) -> None:
         """Sends what waits, and returns when all of it is answered."""
@@ -124,16 +128,18 @@ class Batcher:
 
     def _next_batch(self) -> list[tuple[str, bytes, asyncio.Future[Submitted]]]:
         batch: list[tuple[str, bytes, asyncio.Future[Submitted]]] = []
-        size = used = 0
-        for key, item, answer in self._waiting:
+        seen: list[asyncio.Future[Submitted]] = []
+        size = 0
+        for answer, (key, item) in self._waiting.items():
             if batch and (len(batch) == self._batch_count_max or size + len(item) > limits.BATCH_BYTES_MAX):
                 break
-            used += 1
-            # Whoever asked for it may have stopped waiting; then it is not sent.
+            seen.append(answer)
+            # Whoever asked for it may just have stopped waiting; then it is not sent.
             if not answer.done():
                 batch.append((key, item, answer))
                 size += len(item) + 1
-        del self._waiting[:used]
+        for answer in seen:
+            del self._waiting[answer]
         return batch
 
     async def _send(self, batch: list[tuple[str, bytes, asyncio.Future[Submitted]]]) -> None:

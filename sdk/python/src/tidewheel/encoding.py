@@ -22,6 +22,32 @@ class PayloadError(ValueError):
     """A payload is not what the handler asks for. Trying again cannot help."""
 
 
+# Python reads integers of so many digits whatever it is told about longer ones.
+_DIGITS_AT_ONCE = 600
+
+
+def read_json(raw: bytes) -> Any:
+    """Reads JSON, with integers of any length: a payload may hold such, and Python refuses those of over 4,300 digits.
+
+    Raises:
+        ValueError: if it is not JSON.
+    """
+    try:
+        return json.loads(raw)
+    except ValueError:
+        # Whatever else is wrong is wrong again.
+        return json.loads(raw, parse_int=_read_int)
+
+
+def _read_int(text: str) -> int:
+    digits = text.removeprefix("-")
+    number = 0
+    for start in range(0, len(digits), _DIGITS_AT_ONCE):
+        part = digits[start : start + _DIGITS_AT_ONCE]
+        number = number * 10 ** len(part) + int(part)
+    return -number if text.startswith("-") else number
+
+
 def to_json(value: object) -> bytes:
     """Writes a value as JSON: plain ones, dataclasses, pydantic models, enums, times, UUIDs.
 

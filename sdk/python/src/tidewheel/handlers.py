@@ -70,7 +70,7 @@ class Handler:
             arguments[self.context_name] = context
         if self.is_async:
             return typing.cast(Awaitable[Any], self.function(**arguments))
-        return in_thread(lambda: self.function(**arguments), f"tidewheel-{context.id}")
+        return _to_its_end(in_thread(lambda: self.function(**arguments), f"tidewheel-{context.id}"))
 
 
 def _hints(function: Function) -> dict[str, Any]:
@@ -81,6 +81,12 @@ def _hints(function: Function) -> dict[str, Any]:
         return typing.get_type_hints(inner, include_extras=True)
     except NameError as error:
         raise TypeError(f"{function!r}: {error}; annotations name types of the module, not of a function") from error
+
+
+async def _to_its_end(function: asyncio.Future[Any]) -> Any:
+    """What a plain function came to. Of one around an async one, such as a decorator makes, that is still to be run."""
+    result = await function
+    return await result if inspect.iscoroutine(result) else result
 
 
 def in_thread(function: Callable[[], Any], name: str) -> asyncio.Future[Any]:

@@ -168,12 +168,15 @@ prune_sync = _DEFAULT.prune_sync
 
 
 def _ddl(table: str, is_sqlite: bool) -> list[str]:
-    index = table.rsplit(".", 1)[-1] + "_recorded_at"
+    schema, _, name = table.rpartition(".")
+    index = f"{name}_recorded_at"
+    # SQLite has the schema before the name of the index, PostgreSQL before that of the table.
+    indexed = f"{schema}.{index} ON {name}" if is_sqlite and schema else f"{index} ON {table}"
     time = "REAL" if is_sqlite else "timestamptz"
     return [
         f"CREATE TABLE IF NOT EXISTS {table} (consumer text NOT NULL, key text NOT NULL, "
         f"recorded_at {time} NOT NULL, PRIMARY KEY (consumer, key))",
-        f"CREATE INDEX IF NOT EXISTS {index} ON {table} (recorded_at)",
+        f"CREATE INDEX IF NOT EXISTS {indexed} (recorded_at)",
     ]
 
 

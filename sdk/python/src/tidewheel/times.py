@@ -11,8 +11,13 @@ Duration = timedelta | float | int | str
 Time = datetime | str
 """An aware `datetime`, or an RFC 3339 text."""
 
-_UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+_UNITS_S = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_PLAIN = re.compile(_NUMBER)
+_PART = re.compile(_NUMBER + r"(ms|min|w|d|h|m|s)")
+_ISO = re.compile(
+    rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?", re.IGNORECASE
+)
 
 
 def write_time(time: Time) -> str:
@@ -49,21 +54,34 @@ def write_duration(duration: Duration) -> str | float | int:
 
 
 def read_duration(text: str | float | int) -> timedelta:
-    """Reads a duration as the server writes it: `"1h30m"`, `"250ms"`; or a number of seconds.
+    """Reads a duration as the server does: `"1h30m"`, `"250ms"`, `"PT90S"`; or a number of seconds.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if it is none of these.
     """
     if isinstance(text, (int, float)):
         return timedelta(seconds=text)
+    text = text.strip()
+    if _PLAIN.fullmatch(text):
+        return timedelta(seconds=float(text))
+    iso = _ISO.fullmatch(text)
+    if iso is not None:
+        weeks, days, hours, minutes, seconds = (float(number or 0) for number in iso.groups())
+        return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return _read_parts(text)
+
+
+def _read_parts(text: str) -> timedelta:
+    """Reads a duration of numbers and units."""
     seconds, end = 0.0, 0
-    while end < len(text):
+    while True:
         part = _PART.match(text, end)
         if part is None:
             raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m")
         seconds += float(part[1]) * _UNITS_S[part[2]]
         end = part.end()
-    return timedelta(seconds=round(seconds, 3))
+        if end == len(text):
+            return timedelta(seconds=round(seconds, 3))
 
 
 def in_seconds(duration: Duration) -> float:

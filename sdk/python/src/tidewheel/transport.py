@@ -7,7 +7,6 @@ it twice is the same as once.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from uuid import uuid4
 import aiohttp
 
 from . import limits
+from .encoding import read_json
 from .errors import ApiError, TidewheelError, TooManyRequests, Unavailable, Unreachable, from_problem
 from .patience import Patience, Waits
 from .tls import Tls
@@ -173,7 +173,7 @@ def _may_be_done(error: ApiError | Unreachable) -> bool:
 
 def _answer(response: aiohttp.ClientResponse, raw: bytes) -> Answer:
     try:
-        body = json.loads(raw) if raw else None
+        body = read_json(raw) if raw else None
     except ValueError:
         body = None
     if response.ok and response.status < 300:  # noqa: PLR2004
