@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tidewheel_api::client::{Call, Client, Error};
 use tidewheel_core::job::Priority;
 
+use crate::bulk;
 use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
@@ -172,7 +173,7 @@ pub(crate) async fn run(verb: TypeVerb, link: Link) -> Result<(), Failure> {
         }
         TypeVerb::Delete(args) => {
             for name in &args.names {
-                client.send(&Call::delete(&["types", name])).await?;
+                client.send(&bulk::once(Call::delete(&["types", name]))).await?;
                 link.out.note(&format!("nothing is registered for {name} any more"));
             }
             Ok(())

@@ -5,6 +5,7 @@ use serde_json::json;
 use tidewheel_api::client::Call;
 use tidewheel_api::wire::key_request::ROLES;
 
+use crate::bulk;
 use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
@@ -122,13 +123,18 @@ pub(crate) async fn run(verb: KeyVerb, link: Link) -> Result<(), Failure> {
                 "name": args.name,
                 "expires_in": args.expires_in,
             });
-            let made = client.send(&Call::post(&["keys"]).json(wanted.to_string())).await?;
+            let made = client.send(&bulk::once(Call::post(&["keys"]).json(wanted.to_string()))).await?;
+            let key: Document = made.json()?;
+            let (id, tenant) = (key.text("id").unwrap_or_default(), key.text("tenant").unwrap_or_default());
+            let Some(secret) = key.text("secret") else {
+                // It was made at the first try, whose answer was lost.
+                let detail = "was made, but the answer that showed it was lost: revoke it, and make another";
+                return Err(Failure::Refused(format!("{id} of tenant {tenant} {detail}")));
+            };
             if link.out.is_json() {
                 return Ok(link.out.json(&made.body)?);
             }
-            let key: Document = made.json()?;
-            link.out.line(&key.text("secret").unwrap_or_default())?;
-            let (id, tenant) = (key.text("id").unwrap_or_default(), key.text("tenant").unwrap_or_default());
+            link.out.line(&secret)?;
             link.out.note(&format!("{id} of tenant {tenant}; it is not shown again"));
             Ok(())
         }
@@ -137,7 +143,7 @@ pub(crate) async fn run(verb: KeyVerb, link: Link) -> Result<(), Failure> {
         }
         KeyVerb::Revoke(args) => {
             for id in &args.ids {
-                client.send(&Call::delete(&["keys", id]).repeatable()).await?;
+                client.send(&bulk::once(Call::delete(&["keys", id]))).await?;
                 link.out.note(&format!("{id} is revoked"));
             }
             Ok(())

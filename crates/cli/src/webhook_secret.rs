@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tidewheel_api::client::Call;
 
+use crate::bulk;
 use crate::connect::Link;
 use crate::document::Document;
 use crate::failure::Failure;
@@ -118,15 +119,21 @@ pub(crate) async fn run(verb: SecretVerb, link: Link) -> Result<(), Failure> {
         SecretVerb::Add(args) => {
             let given = args.secret_file.as_deref().map(read).transpose()?;
             let call = Call::post(&["tenants", &args.name, "webhook-secrets"]);
-            let added = client.send(&call.json(json!({ "secret": given }).to_string())).await?;
+            let call = bulk::once(call.json(json!({ "secret": given }).to_string()));
+            let answer = client.send(&call).await?;
+            let added: Document = answer.json()?;
+            let (id, secret) = (added.text("id").unwrap_or_default(), added.text("secret"));
+            if given.is_none() && secret.is_none() {
+                // It was added at the first try, whose answer was lost.
+                let detail = "was added, but the answer that showed it was lost: remove it, and add another";
+                return Err(Failure::Refused(format!("{id} of tenant {} {detail}", args.name)));
+            }
             if link.out.is_json() {
-                return Ok(link.out.json(&added.body)?);
+                return Ok(link.out.json(&answer.body)?);
             }
-            let added: Document = added.json()?;
             if given.is_none() {
-                link.out.line(&added.text("secret").unwrap_or_default())?;
+                link.out.line(&secret.unwrap_or_default())?;
             }
-            let id = added.text("id").unwrap_or_default();
             link.out.note(&format!("{id} signs pushes of tenant {} from now on", args.name));
             Ok(())
         }
@@ -146,7 +153,8 @@ pub(crate) async fn run(verb: SecretVerb, link: Link) -> Result<(), Failure> {
         }
         SecretVerb::Remove(args) => {
             for id in &args.ids {
-                client.send(&Call::delete(&["tenants", &args.name, "webhook-secrets", id])).await?;
+                let call = Call::delete(&["tenants", &args.name, "webhook-secrets", id]);
+                client.send(&bulk::once(call)).await?;
                 link.out.note(&format!("{id} is no longer used"));
             }
             Ok(())

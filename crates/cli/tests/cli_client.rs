@@ -105,11 +105,16 @@ fn a_verb_whose_answer_is_lost_is_sent_again_under_its_key() {
         &["dlq", "replay", "a"],
         &["schedule", "trigger", "a"],
         &["schedule", "delete", "a"],
+        &["type", "delete", "a"],
+        &["key", "create", "--role", "viewer"],
+        &["key", "revoke", "a"],
+        &["tenant", "secret", "add", "acme"],
+        &["tenant", "secret", "remove", "acme", "a"],
     ] {
         let count = AtomicUsize::new(0);
         let stub = Stub::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
             0 => Answer::hang_up(),
-            _ => Answer::new(200, r#"{"id":"a","state":"ready"}"#),
+            _ => Answer::new(200, r#"{"id":"a","state":"ready","secret":"s"}"#),
         });
         for _ in 0..2 {
             let ended = tidewheel(&stub.url, line);
@@ -120,6 +125,26 @@ fn a_verb_whose_answer_is_lost_is_sent_again_under_its_key() {
             requests.iter().map(|request| request.header("idempotency-key").unwrap()).collect();
         assert_eq!((keys.len(), keys[0]), (3, keys[1]), "{line:?}");
         assert_ne!(keys[1], keys[2], "another run is another call: {line:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_was_lost_on_the_way_is_told_with_what_to_do_about_it() {
+    for (line, id, remedy) in [
+        (&["key", "create", "--role", "viewer"][..], "key_1", "revoke it"),
+        (&["tenant", "secret", "add", "acme"][..], "whs_1", "remove it"),
+    ] {
+        for format in ["table", "json"] {
+            let count = AtomicUsize::new(0);
+            // What was made at the first try is shown once: at the second it is told without the secret.
+            let stub = Stub::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+                0 => Answer::hang_up(),
+                _ => Answer::new(200, &format!(r#"{{"id":"{id}","tenant":"acme"}}"#)),
+            });
+            let ended = tidewheel(&stub.url, &[line, &["-o", format][..]].concat());
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{line:?}: {}", ended.stderr);
+            assert!(ended.stderr.contains(id) && ended.stderr.contains(remedy), "{line:?}: {}", ended.stderr);
+        }
     }
 }
 

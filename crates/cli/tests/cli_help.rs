@@ -165,6 +165,7 @@ fn wrong_usage_ends_with_two_and_names_the_slip() {
 fn whom_nobody_can_reach_ends_with_three() {
     for line in [
         "job list --url http://127.0.0.1:1",
+        "serve --listen 127.0.0.1:0 --store postgres://u@127.0.0.1:1/db",
         "migrate --store postgres://u@127.0.0.1:1/db",
         "bench --url http://127.0.0.1:1",
         "bench --store postgres://u@127.0.0.1:1/db",

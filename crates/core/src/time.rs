@@ -171,7 +171,8 @@ pub fn parse_duration(text: &str) -> Result<i64, InvalidDuration> {
         }
         let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(invalid)?;
         let (number, after) = rest.split_at(digits);
-        let letters = after.find(|c: char| c.is_ascii_digit() || c == 'T').unwrap_or(after.len());
+        let letters =
+            after.find(|c: char| c.is_ascii_digit() || matches!(c, 'T' | 't')).unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         let unit_ms = unit_ms(unit, iso.is_some(), in_time).ok_or_else(invalid)?;
         // Units come once each, largest first: "5m1h" is more likely a slip than a wish.
@@ -259,6 +260,7 @@ mod tests {
             ("PT90S", 90_000),
             ("PT1H30M", 5_400_000),
             ("P1DT2H", 93_600_000),
+            ("p1dt2h", 93_600_000),
             ("P1W", 604_800_000),
             ("90", 90_000),
             ("0.5", 500),

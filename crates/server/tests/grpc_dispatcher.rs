@@ -14,8 +14,10 @@ use tidewheel_api::proto::dispatcher::scheduler_dispatcher_client::SchedulerDisp
 use tidewheel_api::proto::dispatcher::{
     ClaimTriggersRequest, ClaimTriggersResponse, TaskPayload, UpdateAttemptRequest,
 };
+use tidewheel_api::proto::v1::NewJob;
 use tidewheel_server::engine::Config;
-use tonic::transport::Channel;
+use tidewheel_server::testing::{BEGINNING_MS, TestServer};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -91,6 +93,27 @@ async fn a_failed_attempt_is_tried_again_under_another_trigger() {
     assert!(!update(&mut client, "default", &first.trigger_id, "SUCCEEDED").await.unwrap());
     assert!(update(&mut client, "default", &second.trigger_id, "FAILED").await.unwrap());
     assert_eq!(server.job(&id).await["state"], "dead");
+}
+
+#[tokio::test]
+async fn a_sign_of_life_is_good_for_as_long_as_the_claim_was() {
+    let server = TestServer::start().await.unwrap();
+    let channel = Endpoint::from_shared(server.url().to_owned()).unwrap().connect().await.unwrap();
+    let mut client = Client::new(channel);
+    let job =
+        NewJob { r#type: "t".into(), queue: "default".into(), payload: "null".into(), ..NewJob::default() };
+    let id = server.client().submit(job).await.unwrap().id;
+    let task = claim_one(&mut client, "default").await;
+    for said_s in [50, 100, 150] {
+        server.clock().advance(Duration::from_secs(50));
+        assert!(update(&mut client, "default", &task.trigger_id, "RUNNING").await.unwrap());
+        let until = server.job(&id).await.unwrap().lease_until.unwrap();
+        assert_eq!(
+            until.seconds - BEGINNING_MS / 1_000,
+            said_s + 60,
+            "claimed for 60 s, heard of {said_s} s later"
+        );
+    }
 }
 
 #[tokio::test]

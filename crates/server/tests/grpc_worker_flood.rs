@@ -11,12 +11,14 @@ use std::time::Duration;
 use grpc_harness::{Server, Worker, patient, subscribe};
 use serde_json::json;
 use tidewheel_api::proto::v1::{
-    Heartbeat, Heartbeats, Subscribe, WorkerMessage, server_message, worker_message,
+    Failed, Heartbeat, Heartbeats, Outcome, Outcomes, Subscribe, WorkerMessage, outcome, server_message,
+    worker_message,
 };
 use tidewheel_core::names::Tenant;
 use tidewheel_server::engine::{Config, Interest, Subscription};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tonic::Code;
 
 /// Longer than anything waited for takes.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -56,6 +58,19 @@ async fn a_worker_that_sends_heartbeats_and_reads_nothing_is_held_up() {
         assert_eq!((answers.jobs.len(), answers.jobs[0].code.as_str()), (BEATS, "job_not_found"));
     }
     timeout(PATIENCE, say.send(beats)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_told_as_that() {
+    let server = Server::start(patient()).await;
+    let mut worker = server.worker(subscribe("q", 0)).await;
+    let error = "x".repeat(5 << 20);
+    let failed = Failed { error, ..Failed::default() };
+    let large = Outcome { result: Some(outcome::Result::Failed(failed)), ..Outcome::default() };
+    worker.say(worker_message::Message::Outcomes(Outcomes { jobs: vec![large] })).await;
+    let told =
+        timeout(PATIENCE, worker.next()).await.unwrap().unwrap_err().expect("the stream ends with a reason");
+    assert_eq!(told.code(), Code::OutOfRange, "{told:?}");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use http_harness::Api;
 use serde_json::{Value, json};
+use tidewheel_core::id::JobId;
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
 use tidewheel_store::{Error, Health, Layout, Order};
@@ -275,23 +276,62 @@ impl Faults for Damage {
     }
 
     fn is_unreadable(&self, order: &Order) -> bool {
-        *self.0.lock().unwrap() == order.id.to_string()
+        self.is_damaged(order.id)
     }
+
+    fn is_damaged(&self, id: JobId) -> bool {
+        *self.0.lock().unwrap() == id.to_string()
+    }
+}
+
+async fn damaged() -> (Api, Arc<Damage>) {
+    let damage = Arc::new(Damage::default());
+    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&damage) as Arc<dyn Faults>);
+    (Api::over(Arc::new(store), HttpLimits::default()).await, damage)
 }
 
 #[tokio::test]
 async fn a_job_that_cannot_be_read_is_a_failure_for_itself_alone() {
-    let damage = Arc::new(Damage::default());
-    let store = MemoryStore::new(Layout { shards: 4 }).with_faults(Arc::clone(&damage) as Arc<dyn Faults>);
-    let api = Api::over(Arc::new(store), HttpLimits::default()).await;
+    let (api, damage) = damaged().await;
     let body = json!({"type": "t", "delay": "1h"});
-    let (damaged, other) = (api.submit(&body).await, api.submit(&body).await);
+    let damaged = api.submit(&body).await;
     damage.0.lock().unwrap().clone_from(&damaged);
-    api.post(&format!("/v1/jobs/{damaged}/cancel"), &json!({})).await.problem(500, "internal");
-    let answer = api.post("/v1/jobs/cancel", &json!({"ids": [damaged, other]})).await.json();
-    assert_eq!((&answer["count"], &answer["refused"]), (&json!(1), &json!(1)), "{answer}");
-    assert_eq!(answer["items"][0]["error"]["code"], "internal", "{answer}");
-    assert_eq!(answer["items"][1]["state"], "cancelled", "{answer}");
+    // With a retention of its own, a tenant's jobs are looked at first.
+    for limits in [json!({}), json!({"retention": "30d"})] {
+        let settings = json!({"limits": limits}).to_string();
+        assert_eq!(api.call("PUT", "/v1/tenants/default", &[JSON], settings).await.status, 200);
+        let other = api.submit(&body).await;
+        api.post(&format!("/v1/jobs/{damaged}/cancel"), &json!({})).await.problem(500, "internal");
+        let answer = api.post("/v1/jobs/cancel", &json!({"ids": [damaged, other]})).await.json();
+        assert_eq!((&answer["count"], &answer["refused"]), (&json!(1), &json!(1)), "{answer}");
+        assert_eq!(answer["items"][0]["error"]["code"], "internal", "{answer}");
+        assert_eq!(answer["items"][1]["state"], "cancelled", "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_tells_of_all_jobs_but_the_one_that_cannot_be_read() {
+    let (api, damage) = damaged().await;
+    let made = api.post("/v1/schedules", &json!({"cron_expr": "* * * * *", "paused": true})).await.json();
+    let path = format!("/v1/schedules/{}", made["id"].as_str().unwrap());
+    let from = api.engine.clock().now().plus_ms(-600_000).to_string();
+    let filled = api.post(&format!("{path}/backfill"), &json!({"from": from})).await;
+    assert_eq!(filled.status, 200, "{filled:?}");
+    let rows = async || {
+        let answer = api.get(&format!("{path}/firings")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let rows = answer.json()["items"].as_array().unwrap().clone();
+        rows.into_iter().filter(|row| row["outcome"] == "backfilled").collect::<Vec<_>>()
+    };
+    let before = rows().await;
+    assert!(before.len() > 1 && before.iter().all(|row| row["state"].is_string()), "{before:?}");
+    let damaged = before[0]["job_id"].as_str().unwrap();
+    damage.0.lock().unwrap().push_str(damaged);
+    let after = rows().await;
+    assert_eq!(after.len(), before.len());
+    for row in after {
+        assert_eq!(row["state"].is_null(), row["job_id"] == damaged, "{row}");
+    }
 }
 
 /// A store that says how it feels.

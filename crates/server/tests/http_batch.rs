@@ -223,6 +223,65 @@ async fn keys_make_a_batch_repeatable() {
 }
 
 #[tokio::test]
+async fn a_batch_has_its_key_in_the_header_or_beside_its_jobs() {
+    let api = Api::new().await;
+    let jobs = json!([job("a"), {"type": "b", "delay": "1h", "idempotency_key": "own"}]);
+    let send = async |headers: &[(&str, &str)], body: String, piece: usize| {
+        api.call("POST", "/v1/jobs/batch", headers, Trickle::body(&body, piece)).await
+    };
+    let header = [("idempotency-key", "B")];
+    let first = send(&header, jobs.to_string(), 100).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let ids = |answer: &Value| {
+        let items = answer["jobs"].as_array().unwrap().iter();
+        items.map(|item| item["id"].clone()).collect::<Vec<_>>()
+    };
+    let before = format!("{{\"idempotency_key\": \"B\", \"jobs\": {jobs}}}");
+    let after = format!("{{\"jobs\": {jobs}, \"idempotency_key\": \"B\"}}");
+    for body in [&before, &after] {
+        for (headers, piece) in [(&[][..], 1), (&[][..], 7), (&header[..], 1_000)] {
+            let again = send(headers, body.clone(), piece).await;
+            assert_eq!(again.status, 201, "{again:?}");
+            let again = again.json();
+            assert_eq!(ids(&again), ids(&first.json()), "{again}");
+            assert!(again["jobs"].as_array().unwrap().iter().all(|item| item["duplicate"] == true));
+        }
+        let other = send(&[("idempotency-key", "C")], body.clone(), 100).await;
+        let problem = other.problem(422, "conflicting_fields");
+        assert_eq!(problem["errors"][0]["pointer"], "/idempotency_key");
+    }
+    let more = json!({"jobs": [job("a")], "idempotency_key": "B"});
+    api.post("/v1/jobs/batch", &more).await.problem(409, "idempotency_conflict");
+    for (key, status, code) in [
+        (json!(5), 422, "wrong_type"),
+        (json!(""), 422, "invalid_value"),
+        (json!("k".repeat(256)), 422, "invalid_value"),
+        (json!("a\nb"), 400, "control_character"),
+    ] {
+        for path in ["/v1/jobs/batch", "/v1/jobs/batch?partial=true"] {
+            let refused = api.post(path, &json!({"jobs": [job("a")], "idempotency_key": key})).await;
+            assert_eq!(refused.problem(status, code)["errors"][0]["pointer"], "/idempotency_key");
+        }
+    }
+    // The key of the batch is no item's own, and none is none.
+    let own = json!({"idempotency_key": "D", "jobs": [{"type": "t", "idempotency_key": "D"}]});
+    let problem = api.post("/v1/jobs/batch", &own).await.problem(422, "conflicting_fields");
+    assert_eq!(problem["errors"][0]["pointer"], "/jobs/0/idempotency_key");
+    let each = api.post("/v1/jobs/batch?partial=true", &own).await.json();
+    assert_eq!(each["jobs"][0]["error"]["code"], "conflicting_fields", "{each}");
+    assert_eq!(count(&api).await, 2);
+    let unkeyed = json!({"idempotency_key": null, "jobs": [job("a")]});
+    for _ in 0..2 {
+        let taken = api.post("/v1/jobs/batch", &unkeyed).await;
+        assert_eq!((taken.status.as_u16(), &taken.json()["jobs"][0]["duplicate"]), (201, &json!(false)));
+    }
+    // Jobs that stand alone, one to a line, may begin with their keys.
+    let lines = "{\"idempotency_key\":\"x\",\"type\":\"t\"}\n{\"idempotency_key\":\"y\",\"type\":\"t\"}\n";
+    let taken = send(&[], lines.to_owned(), 3).await;
+    assert_eq!((taken.status.as_u16(), &taken.json()["count"]), (201, &json!(2)), "{taken:?}");
+}
+
+#[tokio::test]
 async fn a_batch_shares_the_keys_of_all_calls() {
     let api = Api::new().await;
     let batch = async |key: &str, body: Value| {

@@ -97,6 +97,65 @@ async fn a_batch_that_is_sent_again_makes_nothing_twice() {
 }
 
 #[tokio::test]
+async fn a_batch_has_its_key_in_the_header_or_beside_its_schedules() {
+    let api = Api::new().await;
+    let schedules = json!([named("a"), {"every": "2h", "idempotency_key": "own"}]);
+    let send = async |headers: &[(&str, &str)], body: &str| {
+        api.call("POST", "/v1/schedules/batch", headers, body.to_owned()).await
+    };
+    let header = [("idempotency-key", "B")];
+    let first = send(&header, &schedules.to_string()).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let ids = |answer: &Value| {
+        let items = answer["schedules"].as_array().unwrap().iter();
+        items.map(|item| item["id"].clone()).collect::<Vec<_>>()
+    };
+    let before = format!("{{\"idempotency_key\": \"B\", \"schedules\": {schedules}}}");
+    let after = format!("{{\"schedules\": {schedules}, \"idempotency_key\": \"B\"}}");
+    for body in [&before, &after] {
+        for headers in [&[][..], &header[..]] {
+            let again = send(headers, body).await;
+            assert_eq!(again.status, 201, "{again:?}");
+            let again = again.json();
+            assert_eq!(ids(&again), ids(&first.json()), "{again}");
+            assert!(again["schedules"].as_array().unwrap().iter().all(|item| item["duplicate"] == true));
+        }
+        let other = send(&[("idempotency-key", "C")], body).await;
+        let problem = other.problem(422, "conflicting_fields");
+        assert_eq!(problem["errors"][0]["pointer"], "/idempotency_key");
+    }
+    let other = json!({"schedules": [named("b")], "idempotency_key": "B"});
+    api.post("/v1/schedules/batch", &other).await.problem(409, "idempotency_conflict");
+    for (key, status, code) in [
+        (json!(5), 422, "wrong_type"),
+        (json!(""), 422, "invalid_value"),
+        (json!("a\nb"), 400, "control_character"),
+    ] {
+        for path in ["/v1/schedules/batch", "/v1/schedules/batch?partial=true"] {
+            let refused = api.post(path, &json!({"schedules": [named("b")], "idempotency_key": key})).await;
+            assert_eq!(refused.problem(status, code)["errors"][0]["pointer"], "/idempotency_key");
+        }
+    }
+    // The key of the batch is no item's own, and none is none.
+    let own = json!({"idempotency_key": "D", "schedules": [{"every": "1h", "idempotency_key": "D"}]});
+    let problem = api.post("/v1/schedules/batch", &own).await.problem(422, "conflicting_fields");
+    assert_eq!(problem["errors"][0]["pointer"], "/schedules/0/idempotency_key");
+    let each = api.post("/v1/schedules/batch?partial=true", &own).await.json();
+    assert_eq!(each["schedules"][0]["error"]["code"], "conflicting_fields", "{each}");
+    assert_eq!(count(&api).await, 2);
+    let unkeyed = json!({"idempotency_key": null, "schedules": [{"every": "1h"}]});
+    for _ in 0..2 {
+        let made = api.post("/v1/schedules/batch", &unkeyed).await;
+        assert_eq!((made.status.as_u16(), &made.json()["schedules"][0]["duplicate"]), (201, &json!(false)));
+    }
+    // Schedules that stand alone, one to a line, may begin with their keys.
+    let lines =
+        "{\"idempotency_key\":\"x\",\"every\":\"1h\"}\n{\"idempotency_key\":\"y\",\"every\":\"1h\"}\n";
+    let made = send(&[], lines).await;
+    assert_eq!((made.status.as_u16(), &made.json()["count"]), (201, &json!(2)), "{made:?}");
+}
+
+#[tokio::test]
 async fn a_batch_shares_the_keys_of_all_calls() {
     let api = Api::new().await;
     let send = async |path: &str, key: &str, body: Value| {

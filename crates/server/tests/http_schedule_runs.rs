@@ -118,6 +118,11 @@ async fn an_occurrence_that_comes_too_early_waits_and_the_chain_goes_on_behind_i
     });
     until(&api, &id, |rows| rows.iter().any(skipped)).await;
     assert!(!taker.is_finished());
+    let held_for = json!(time(&first["fire_at"]).plus_ms(1_000).to_string());
+    let waiting = api.get("/v1/jobs?state=scheduled").await.json();
+    let held = waiting["items"].as_array().unwrap().iter().find(|job| job["fire_at"] == held_for).unwrap();
+    let told = api.get(&format!("/v1/jobs/{}/explain", held["id"].as_str().unwrap())).await.json();
+    assert_eq!((&told["waits_for"], &told["expected_start"]), (&json!("overlap"), &Value::Null), "{told}");
     succeed(&api, &first).await;
     let second = taker.await.unwrap();
     assert_eq!(time(&second["fire_at"]).since_ms(time(&first["fire_at"])), 1_000);

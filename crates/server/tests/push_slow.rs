@@ -4,11 +4,16 @@
 
 mod push_harness;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use push_harness::{DEADLINE, PATIENCE, RETRY, Target, config, push_in_vain, pusher, request};
-use tidewheel_server::push::{PushConfig, Pusher, Verdict};
+use push_harness::{
+    DEADLINE, PATIENCE, RETRY, SetClock, Target, config, push_in_vain, pusher, read_request, request,
+};
+use tidewheel_server::clock::Clock;
+use tidewheel_server::push::{PushConfig, PushRequest, Pusher, Verdict};
+use tokio::io::AsyncWriteExt as _;
 
 /// Pushes again of what came too late.
 const TRIES_MAX: usize = 5;
@@ -36,6 +41,31 @@ async fn a_head_that_trickles_or_never_ends_is_given_up() {
         Target::endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", Some(Duration::from_millis(1))).await;
     push_in_vain(&interim).await;
     assert_eq!(interim.event().await, "gone");
+}
+
+#[tokio::test]
+async fn a_date_to_come_back_at_counts_from_when_the_answer_comes() {
+    // A minute after the request was made.
+    const AT: &str =
+        "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nContent-Length: 0\r\n\r\n";
+    let clock = Arc::new(SetClock::default());
+    let shown = Arc::clone(&clock);
+    let target = Target::start(move |mut stream, _| {
+        let shown = Arc::clone(&shown);
+        async move {
+            while read_request(&mut stream).await.is_some() {
+                shown.set_ahead(Duration::from_secs(40));
+                stream.write_all(AT.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    for after in [Some(Duration::from_secs(20)), None] {
+        let asked =
+            PushRequest { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..request(&target.url(), PATIENCE) };
+        let report = pusher().push(asked).await;
+        assert_eq!((report.verdict, report.status), (Verdict::Retry { after }, Some(503)));
+    }
 }
 
 #[tokio::test]

@@ -78,16 +78,23 @@ impl Stub {
 
     /// Lets the worker in.
     async fn welcome(&mut self) -> (Talk, Subscribe) {
+        let long = Duration::from_secs(LONG_S.unsigned_abs());
+        self.welcome_for(long, long).await
+    }
+
+    /// Lets the worker in, to be heard of so often, or counted as dead after that long.
+    async fn welcome_for(&mut self, every: Duration, dead_after: Duration) -> (Talk, Subscribe) {
         let talk = tokio::time::timeout(PATIENCE, self.talks.recv()).await.expect("nobody came");
         let mut talk = talk.expect("the server serves");
         let Some(Message::Subscribe(subscribe)) = talk.next().await else { panic!("no subscription") };
         let long = Some(prost_types::Duration { seconds: LONG_S, nanos: 0 });
+        let message = |duration: Duration| prost_types::Duration::try_from(duration).ok();
         talk.say(server_message::Message::Welcome(Welcome {
             worker_id: "wrk_1".into(),
             session: "5e55".into(),
             resumed: subscribe.resume.is_some(),
-            heartbeat_every: long,
-            dead_after: long,
+            heartbeat_every: message(every),
+            dead_after: message(dead_after),
             resume_within: long,
             idle_heartbeat_every: long,
         }));
@@ -247,5 +254,35 @@ async fn a_job_that_crosses_the_drain_on_its_way_is_handed_back() {
     talk.answer(&released, "accepted", "");
     talk.until_its_last().await;
     drop(talk);
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_is_left_although_the_worker_is_busy() {
+    let mut stub = Stub::start().await;
+    let mut worker = Worker::connect(stub.config()).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    worker.handle("t", move |_, (): ()| {
+        let gate = Arc::clone(&held);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Ok::<_, Failure>(())
+        }
+    });
+    let (stopper, working) = run(worker);
+    let (every, dead_after) = (Duration::from_millis(100), Duration::from_secs(1));
+    let (silent, _) = stub.welcome_for(every, dead_after).await;
+    silent.give(&["a"]);
+    let (mut talk, subscribe) = stub.welcome().await;
+    let resume = subscribe.resume.expect("it goes on with its session");
+    assert_eq!(resume.holding, [AttemptRef { id: "a".into(), token: TOKEN }]);
+    gate.add_permits(1);
+    let done = talk.outcome().await;
+    assert_eq!(done.id, "a");
+    talk.answer(&done, "accepted", "");
+    stopper.drain();
+    talk.until_its_last().await;
+    drop((talk, silent));
     working.await.unwrap().unwrap();
 }

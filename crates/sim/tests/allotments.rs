@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod nodes;
+
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Target};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Allotment, Config, Deliver, Engine, FairBy, Parts, Report, Reports};
@@ -74,20 +74,7 @@ impl Bench {
         let target = Arc::new(Target { url, method, headers: Vec::new() });
         let now = self.clock.now();
         let job = || {
-            let spec = Spec {
-                kind: Arc::from("fair"),
-                payload: Bytes::new(),
-                destination: Destination::Target(Arc::clone(&target)),
-                priority,
-                retry: RetryPolicy::default(),
-                timeout_ms: 60_000,
-                expires_at: None,
-                idempotency_key: None,
-                labels: Vec::new(),
-                occurrence: None,
-                trace: None,
-                created_at: now,
-            };
+            let spec = Spec { priority, ..nodes::spec(Destination::Target(Arc::clone(&target)), now) };
             let job = Job::new(Tenant::new(tenant).unwrap(), spec, now, self.dice.tail());
             Submission { job, key: None, fresh: true }
         };

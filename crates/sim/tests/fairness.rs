@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod nodes;
+
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Target};
+use tidewheel_core::job::{Command, Destination, Finding, Job, Target};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
@@ -93,20 +93,7 @@ impl Bench {
     }
 
     fn job(&self, tenant: &str, to: &Destination, at: Timestamp) -> Job {
-        let spec = Spec {
-            kind: Arc::from("fair"),
-            payload: Bytes::new(),
-            destination: to.clone(),
-            priority: Priority::Normal,
-            retry: RetryPolicy::default(),
-            timeout_ms: 60_000,
-            expires_at: None,
-            idempotency_key: None,
-            labels: Vec::new(),
-            occurrence: None,
-            trace: None,
-            created_at: self.clock.now(),
-        };
+        let spec = nodes::spec(to.clone(), self.clock.now());
         Job::new(Tenant::new(tenant).unwrap(), spec, at, self.dice.tail())
     }
 

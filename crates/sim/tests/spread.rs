@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod nodes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Destination, Finding, Job, Priority, Spec, Target};
+use tidewheel_core::job::{Command, Destination, Finding, Job, Target};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Shard, SubShard};
-use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
@@ -152,20 +152,7 @@ impl Cluster {
     fn job(&self, k: usize, run_at: Timestamp) -> Job {
         let (url, method) = ("http://target.example/".into(), "POST".into());
         let target = Arc::new(Target { url, method, headers: Vec::new() });
-        let spec = Spec {
-            kind: Arc::from("hot"),
-            payload: Bytes::new(),
-            destination: Destination::Target(target),
-            priority: Priority::Normal,
-            retry: RetryPolicy::default(),
-            timeout_ms: 60_000,
-            expires_at: None,
-            idempotency_key: None,
-            labels: Vec::new(),
-            occurrence: None,
-            trace: None,
-            created_at: self.clock.now(),
-        };
+        let spec = nodes::spec(Destination::Target(target), self.clock.now());
         let sub = SubShard::all().nth(self.dice.count(0, k - 1)).unwrap();
         Job::with_id(self.hot.clone(), spec, JobId::in_sub_shard(run_at, self.dice.tail(), sub))
     }

@@ -3,25 +3,22 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod nodes;
+
 use std::sync::Arc;
 
-use bytes::Bytes;
+use nodes::Own;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Destination, Job, Priority, Spec};
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::place::Shard;
-use tidewheel_core::retry::RetryPolicy;
-use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports, Take, Tenants};
-use tidewheel_server::metrics::Metrics;
+use tidewheel_server::engine::{Deliver, Engine, Reports, Take, Tenants};
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::{Call, Fault, Faults, MemoryStore, Passage};
-use tidewheel_store::{Layout, NodeCard, OnConflict, Submission};
+use tidewheel_store::memory::{Call, Fault, Faults, Passage};
+use tidewheel_store::{OnConflict, Submission};
 
-const SHARDS: u16 = 64;
 /// How long news are on their way to another node.
 const NEWS_MS: i64 = 100;
 /// The node that is asked for jobs.
@@ -65,57 +62,20 @@ struct Cluster {
 impl Cluster {
     async fn start(count: u64) -> Self {
         let (clock, dice) = (Arc::new(SimClock::new()), Dice::new(3));
-        let store = MemoryStore::new(Layout { shards: SHARDS });
-        let mut nodes: Vec<Engine> = Vec::new();
-        for node in 0..count {
-            let slow: Arc<dyn Faults> = Arc::new(Slow { node, clock: Arc::clone(&clock) });
-            let parts = Parts {
-                store: Arc::new(store.share(node).with_faults(slow)),
-                clock: Arc::clone(&clock) as Arc<dyn Clock>,
-                random: Arc::new(dice.fork()),
-                metrics: Arc::new(Metrics::new()),
-                deliverer: Arc::new(Nobody),
-                zones: Zones::bundled(),
-            };
-            let name: Arc<str> = Arc::from(format!("node-{node}"));
-            let card = NodeCard { id: Arc::clone(&name), address: name, version: Arc::from("1") };
-            nodes.push(Engine::join(parts, Config::default(), card).await.unwrap());
-        }
-        let is_shared = || {
-            let held = || nodes.iter().map(|node| node.held().len());
-            held().sum::<usize>() == usize::from(SHARDS) && held().all(|held| held > 0)
-        };
-        while !is_shared() {
-            clock.sleep_ms(100).await;
-        }
-        // All know of each other, and have said what there is to say.
-        clock.sleep_ms(5_000).await;
+        let own =
+            |node: u64| -> Own { (Arc::new(Slow { node, clock: Arc::clone(&clock) }), Arc::new(Nobody)) };
+        let nodes = nodes::start(&clock, &dice, count, own).await;
         Self { clock, dice, nodes }
     }
 
     /// A tenant whose jobs that node serves.
     fn tenant_of(&self, node: usize) -> Tenant {
-        let held = self.nodes[node].held();
-        let is_there = |tenant: &Tenant| held.iter().any(|held| held.shard == Shard::of(tenant, SHARDS));
-        (0..).map(|n| Tenant::new(&format!("tenant-{n}")).unwrap()).find(is_there).unwrap()
+        nodes::tenant_of(&self.nodes[node])
     }
 
     async fn submit(&self, node: usize, tenant: &Tenant) -> JobId {
         let now = self.clock.now();
-        let spec = Spec {
-            kind: Arc::from("t"),
-            payload: Bytes::new(),
-            destination: Destination::Queue("q".into()),
-            priority: Priority::Normal,
-            retry: RetryPolicy::default(),
-            timeout_ms: 60_000,
-            expires_at: None,
-            idempotency_key: None,
-            labels: Vec::new(),
-            occurrence: None,
-            trace: None,
-            created_at: now,
-        };
+        let spec = nodes::spec(Destination::Queue("q".into()), now);
         let job = Job::new(tenant.clone(), spec, now, self.dice.tail());
         let id = job.id;
         let submission = Submission { job, key: None, fresh: true };

@@ -323,8 +323,18 @@ async fn an_occurrence_that_goes_by_an_unreadable_job_is_refused_alone_and_witho
     assert_eq!(answers[0].as_ref().err(), Some(&Refusal::Unreadable));
     assert!(answers[1].as_ref().is_ok_and(|applied| applied.others.len() == 1));
     assert_eq!(as_stored().await, before);
-    let edited = store.edit_schedules(now, vec![carrying(&stuck.schedule, b"edited")]).await;
-    assert!(matches!(edited, Err(Error::Corrupt(_))), "{edited:?}");
+    let orders = [&other.schedule, &stuck.schedule, &other.schedule];
+    let orders = orders.into_iter().zip([&b"once"[..], b"edited", b"twice"]);
+    let orders = orders.map(|(schedule, payload)| carrying(schedule, payload)).collect();
+    let edited = store.edit_schedules(now, orders).await.unwrap();
+    let name = running.job.id.to_string();
+    assert!(
+        matches!(&edited[1], Err(ScheduleRefusal::Unreadable(reason)) if reason.contains(&name)),
+        "{edited:?}"
+    );
+    for n in [0, 2] {
+        assert!(edited[n].as_ref().is_ok_and(|edited| edited.changed), "{edited:?}");
+    }
     assert_eq!(as_stored().await, before);
 
     replace_record(&kv, &running.job, &record);

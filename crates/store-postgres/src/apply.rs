@@ -167,7 +167,7 @@ impl Database {
             desk.begin();
             let answers: Vec<_> = orders.iter().map(|order| edit(desk, now, order)).collect();
             if desk.missing.is_empty() {
-                let answers = answers.into_iter().collect::<Result<Edits, Error>>()?;
+                let answers = refuse_unreadable_edits(orders, answers)?;
                 self.write(client, now, desk).await?;
                 return Ok(answers);
             }
@@ -279,6 +279,22 @@ fn refuse_unreadable(
         Err(Error::Corrupt(reason)) => {
             told.tell(order.tenant.as_str(), order.id, &reason);
             Ok(Err(Refusal::Unreadable))
+        }
+        answer => answer,
+    });
+    each.collect()
+}
+
+/// The same for orders for schedules, which go by jobs of theirs.
+fn refuse_unreadable_edits(
+    orders: &[ScheduleOrder],
+    answers: Vec<Result<Result<Edited, ScheduleRefusal>, Error>>,
+) -> Result<Edits, Error> {
+    let mut told = Told::of_orders();
+    let each = orders.iter().zip(answers).map(|(order, answer)| match answer {
+        Err(Error::Corrupt(reason)) => {
+            told.tell_of_schedule(order.tenant.as_str(), order.id, &reason);
+            Ok(Err(ScheduleRefusal::Unreadable(reason)))
         }
         answer => answer,
     });

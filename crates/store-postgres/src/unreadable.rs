@@ -2,6 +2,7 @@
 //! the log is told: it costs no other job anything, nobody changes it, and it is there again once it can be read.
 
 use tidewheel_core::id::JobId;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_store::Error;
 
 use crate::fault::Trouble;
@@ -43,13 +44,21 @@ impl Told {
             tracing::error!(tenant, job_id = %id, reason, "{}", self.what);
         }
     }
+
+    /// The same of a schedule; the reason names the job.
+    pub(crate) fn tell_of_schedule(&mut self, tenant: &str, id: ScheduleId, reason: &str) {
+        self.count += 1;
+        if self.count <= TOLD_COUNT_MAX {
+            tracing::error!(tenant, schedule = %id, reason, "{}", self.what);
+        }
+    }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
         let left = self.count.saturating_sub(TOLD_COUNT_MAX);
         if left > 0 {
-            tracing::error!(count = left, "the same is so for more jobs: {}", self.what);
+            tracing::error!(count = left, "the same is so for more: {}", self.what);
         }
     }
 }

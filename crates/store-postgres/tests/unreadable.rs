@@ -8,14 +8,19 @@ mod specs;
 use std::sync::Arc;
 
 use specs::queued;
+use tidewheel_core::cron::Dst;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Command, Finding, Job, State};
+use tidewheel_core::job::{Command, Finding, Job, Spec, State};
 use tidewheel_core::limits::{DAY_MS, HOUR_MS};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Shard};
+use tidewheel_core::schedule::{
+    Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, ScheduleId, Template, Timing, Zone,
+};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{
-    Due, Error, Filter, IdempotencyClaim, ListQuery, OnConflict, Order, Refusal, Store, Submission,
+    Due, Edited, Error, Filter, IdempotencyClaim, ListQuery, OnConflict, Order, Refusal, ScheduleCommand,
+    ScheduleOrder, ScheduleRefusal, Schedules, Store, Submission,
 };
 use tidewheel_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls};
@@ -234,4 +239,62 @@ async fn a_submission_replaces_no_unreadable_job() {
     assert_eq!(other.get(&acme(), vec![jobs[0].id]).await.unwrap(), [Some(jobs[0].clone())]);
     store.close().await.unwrap();
     other.close().await.unwrap();
+}
+
+/// An order for a schedule of that number, which fires every hour.
+fn creating(n: u8) -> ScheduleOrder {
+    let Spec { kind, payload, destination, priority, retry, timeout_ms, labels, .. } = queued(START);
+    let definition = Definition {
+        rule: Arc::new(Rule {
+            timing: Timing::Every { interval_ms: HOUR_MS, anchor: START },
+            zone: Zone::utc(),
+            dst: Dst::default(),
+            start_at: None,
+            end_at: None,
+            exclude: Exclude::default(),
+        }),
+        window_ms: 0,
+        misfire: Misfire::default(),
+        overlap: Overlap::Allow,
+        template: Template { kind, payload, destination, priority, retry, timeout_ms, labels },
+        idempotency_key: None,
+        note: None,
+    };
+    let id = ScheduleId::from_bytes([n; 16]);
+    let new = NewSchedule { id, tenant: acme(), name: None, definition, paused: false };
+    ordering(id, ScheduleCommand::Create { new: Box::new(new), fresh: true })
+}
+
+fn ordering(id: ScheduleId, command: ScheduleCommand) -> ScheduleOrder {
+    ScheduleOrder { tenant: acme(), id, if_version: None, command, key: None }
+}
+
+#[tokio::test]
+async fn schedules_are_changed_beside_one_whose_job_is_unreadable() {
+    let options = database::fresh();
+    let (store, client, _) = submitted(&options, 1).await;
+    let made = store.edit_schedules(START, [1, 2, 3].map(creating).to_vec()).await.unwrap();
+    let made: Vec<Edited> = made.into_iter().map(Result::unwrap).collect();
+    let damaged = &made[1].jobs[0];
+    let before = damage_spec(&client, damaged).await;
+    let pause = |made: &Edited| ordering(made.schedule.id, ScheduleCommand::Pause);
+    let pauses = || made.iter().map(pause).collect::<Vec<_>>();
+
+    let answers = store.edit_schedules(NOW, pauses()).await.unwrap();
+    let names_it = |reason: &str| reason.contains(&damaged.id.to_string());
+    assert!(
+        matches!(&answers[1], Err(ScheduleRefusal::Unreadable(reason)) if names_it(reason)),
+        "{answers:?}"
+    );
+    for n in [0, 2] {
+        assert!(answers[n].as_ref().is_ok_and(|edited| edited.changed), "{answers:?}");
+    }
+    let stored = store.schedules(&acme(), vec![made[1].schedule.id]).await.unwrap();
+    assert_eq!(stored, [Some(made[1].schedule.clone())], "nothing of it has changed");
+
+    set_spec(&client, damaged, &before).await;
+    let answers = store.edit_schedules(NOW, pauses()).await.unwrap();
+    let changed: Vec<bool> = answers.into_iter().map(|answer| answer.unwrap().changed).collect();
+    assert_eq!(changed, [false, true, false], "it can be read again");
+    store.close().await.unwrap();
 }

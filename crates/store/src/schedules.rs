@@ -110,7 +110,8 @@ pub enum ScheduleRefusal {
     /// The definition names a calendar the tenant does not have.
     #[error("there is no calendar {0:?}")]
     NoCalendar(Arc<str>),
-    /// It is stored, but cannot be read now: its zone is not in the time zone database, or its record is damaged.
+    /// It is stored, but cannot be read now: its zone is not in the time zone database, or its record is damaged. So it is with
+    /// a job of it that the order goes by. Nothing has changed.
     #[error("the schedule cannot be read: {0}")]
     Unreadable(String),
 }
@@ -192,6 +193,9 @@ pub struct LedgerPage {
 #[async_trait]
 pub trait Schedules: Send + Sync + 'static {
     /// Applies orders, each by itself, against the state left by the ones before it.
+    ///
+    /// # Contract
+    /// Those that meet something unreadable are refused alone ([`ScheduleRefusal::Unreadable`]).
     async fn edit_schedules(
         &self,
         now: Timestamp,

@@ -69,8 +69,9 @@ impl Client {
         let read = |answer: SubmitAnswer| match answer.error {
             None => Ok(Submitted { id: answer.id, duplicate: answer.duplicate }),
             Some(problem) => {
+                let status = status_of(&problem.code);
                 let (title, code) = (problem.detail, Some(problem.code));
-                Err(Error::Refused(Box::new(Problem { title, code, status: 422, ..Problem::default() })))
+                Err(Error::Refused(Box::new(Problem { title, code, status, ..Problem::default() })))
             }
         };
         Ok(answers.into_iter().map(|answer| answer.and_then(read)).collect())
@@ -127,6 +128,12 @@ fn may_do_in_parts(error: &Error) -> bool {
     let code = error.problem().and_then(|problem| problem.code.as_deref());
     let too_many = [Code::BatchOverLimit, Code::BatchTooLarge, Code::BodyTooLarge].map(Code::as_str);
     matches!(error, Error::Setup(_)) || code.is_some_and(|code| too_many.contains(&code))
+}
+
+/// What a job would have been answered with by itself. A code that is not known here says only that it was refused.
+fn status_of(code: &str) -> u16 {
+    let known = Code::ALL.iter().find(|known| known.as_str() == code);
+    known.map_or(422, |known| known.status())
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {

@@ -177,6 +177,18 @@ async fn a_job_that_cannot_be_sent_does_not_keep_the_others_from_it() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_refused_in_company_is_refused_as_it_would_be_alone() {
+    let refusal = |code: &str| format!(r#"{{"error":{{"code":"{code}","detail":"no"}}}}"#);
+    let refusals = ["idempotency_conflict", "too_many_waiting", "of_tomorrow"].map(refusal).join(",");
+    let (url, _) = scripted(vec![answer(200, "", &format!("{{\"jobs\":[{refusals}]}}"))]).await;
+    let answers = client(&url).submit_all(["k1", "k2", "k3"].map(keyed).to_vec()).await.unwrap();
+    let errors: Vec<&Error> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    let statuses: Vec<u16> = errors.iter().filter_map(|error| Some(error.problem()?.status)).collect();
+    assert_eq!(statuses, [409, 429, 422]);
+    assert!(errors[1].is_retryable() && !errors[0].is_retryable(), "{errors:?}");
+}
+
+#[tokio::test]
 async fn answers_that_are_not_one_for_each_job_are_nobodys() {
     let (url, _) = scripted(vec![taken(&["1"])]).await;
     let error = client(&url).submit_all(vec![keyed("k1"), keyed("k2")]).await.unwrap_err();

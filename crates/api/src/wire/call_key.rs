@@ -8,7 +8,7 @@ use super::read::{self, Field};
 use crate::known_fields;
 
 /// The field.
-const NAME: &str = "idempotency_key";
+pub(super) const NAME: &str = "idempotency_key";
 
 /// What the key in a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,14 @@ pub fn body_key(text: &str, faults: &mut Faults) -> Option<Arc<str>> {
     }
     let entries = read::entries(text)?;
     let (_, raw) = entries.iter().find(|(name, raw)| name == NAME && *raw != "null")?;
+    read_key(&Field::item(raw), &At::ROOT.field(NAME), faults)
+}
+
+/// The key of a body that is not read as a whole, of which this is the value of the field.
+pub fn found_key(raw: &str, faults: &mut Faults) -> Option<Arc<str>> {
+    if raw == "null" {
+        return None;
+    }
     read_key(&Field::item(raw), &At::ROOT.field(NAME), faults)
 }
 

@@ -224,10 +224,33 @@ impl Faults {
         }
     }
 
+    /// Notes what is wrong with a part that was read by itself, and stands here.
+    pub fn append(&mut self, at: &At<'_>, part: Self) {
+        let place = at.pointer();
+        self.untold += part.untold;
+        for Fault { code, pointer, detail } in part.list {
+            if self.list.len() < FAULTS_COUNT_MAX {
+                self.list.push(Fault { code, pointer: format!("{place}{pointer}"), detail });
+            } else {
+                self.untold += 1;
+            }
+        }
+    }
+
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Whether nothing is wrong with a job or a schedule but that it is late: asked for earlier, it may have been right.
+    #[must_use]
+    pub fn are_of_time(&self) -> bool {
+        let is_late = |Fault { code, pointer, .. }: &Fault| {
+            *code == Code::RunAtOutOfRange
+                || (*code == Code::InvalidValue && ["/expires_at", "/end_at"].contains(&pointer.as_str()))
+        };
+        !self.list.is_empty() && self.list.iter().all(is_late)
     }
 
     /// How many there were, told or not.
@@ -381,6 +404,27 @@ mod tests {
         assert_eq!(item.field("a/b~c").pointer(), "/jobs/3/a~1b~0c");
         assert_eq!(At::ROOT.pointer(), "");
         assert_eq!(At::ROOT.field(&"ü".repeat(500)).pointer().chars().count(), NAME_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_part_is_told_with_its_place() {
+        let part = |code: Code, field: &str| {
+            let mut faults = Faults::default();
+            faults.add(code, &At::ROOT.field(field), "wrong");
+            faults
+        };
+        let mut whole = part(Code::InvalidValue, "end_at");
+        assert!(whole.are_of_time() && !Faults::default().are_of_time());
+        whole.append(&At::ROOT, part(Code::RunAtOutOfRange, "delay"));
+        assert!(whole.are_of_time() && !part(Code::InvalidTime, "end_at").are_of_time());
+        whole.append(&At::ROOT.item(3), part(Code::InvalidValue, "a/b"));
+        assert_eq!((whole.list[2].pointer.as_str(), whole.are_of_time()), ("/3/a~1b", false));
+        for _ in 0..FAULTS_COUNT_MAX {
+            whole.append(&At::ROOT, part(Code::MissingField, "c"));
+        }
+        let mut more = part(Code::MissingField, "d");
+        more.append(&At::ROOT, whole);
+        assert_eq!((more.count(), more.list.len()), (FAULTS_COUNT_MAX + 4, FAULTS_COUNT_MAX));
     }
 
     #[test]

@@ -1,77 +1,24 @@
-//! A long body, item by item, as it arrives: a JSON array, an object whose only field (`jobs`, say) is an array, or one
-//! item per line. Never holds more than one item, so memory does not grow with the body.
+//! A long body, item by item, as it arrives: a JSON array, an object with a field (`jobs`, say) that is one, or one item per
+//! line. Never holds more than one item, so memory does not grow with the body.
 //!
 //! The splitter finds where items end and leaves judging them to their reader: what is not valid JSON is either
 //! refused here or inside an item. An object that begins a body is the wrapper or the first of many items; its first field
-//! tells which.
+//! tells which. A wrapper may have an idempotency key beside the array, where one is looked for; an item may begin with one,
+//! too, and then its second field tells.
+
+mod fault;
 
 use memchr::memchr2;
+use serde_json::value::RawValue;
 
+pub use self::fault::{SplitFault, SplitLimits};
+use super::call_key;
 use super::fault::{Place, shown};
 
 /// The field that may wrap the array, unless another is named.
 const WRAPPER_DEFAULT: &str = "\"jobs\"";
 /// Fields of items that may hold an array. An object that begins with an array of another name is no item.
 const ITEM_ARRAYS: [&str; 2] = ["payload", "exclude"];
-
-/// How much is taken.
-#[derive(Debug, Clone, Copy)]
-pub struct SplitLimits {
-    /// Items in one body.
-    pub items_count_max: usize,
-    /// Bytes of one item.
-    pub item_bytes_max: usize,
-}
-
-/// Why a body cannot be split.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SplitFault {
-    /// More items than are taken.
-    #[error("there are more than {0} items; send them in parts")]
-    TooManyItems(usize),
-    /// An item longer than any can be.
-    #[error("item {index} has more than {max} bytes")]
-    ItemTooLarge {
-        /// Which, from 0.
-        index: usize,
-        /// What it may have.
-        max: usize,
-    },
-    /// Not the structure it must have.
-    #[error("{what} after item {index} (counted from 0)")]
-    Structure {
-        /// What was found.
-        what: &'static str,
-        /// Items before it.
-        index: usize,
-    },
-    /// A field beside the array, or an array of another name.
-    #[error("there is no field {name:?}; the array of items is the field {wrapper}, and there is no other")]
-    UnknownField {
-        /// Which, not too much of it.
-        name: String,
-        /// The one that is known, with its quotes.
-        wrapper: &'static str,
-    },
-    /// Something else where the array of items must be.
-    #[error("the field {wrapper} must be an array")]
-    NoArray {
-        /// The field, with its quotes.
-        wrapper: &'static str,
-    },
-    /// An object without fields.
-    #[error("the field {wrapper} is missing: it holds the items, as an array")]
-    NoField {
-        /// The field, with its quotes.
-        wrapper: &'static str,
-    },
-    /// Over before its end.
-    #[error("the body ends in the middle of the array")]
-    Unfinished,
-    /// Nothing but white space.
-    #[error("the body is empty; a JSON array or one item per line is expected")]
-    Empty,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -81,6 +28,8 @@ enum State {
     Brace,
     /// In the name of a field, which begins there in what is held.
     Name { from: usize },
+    /// After the name of the key, whose value begins there in what is held.
+    Key { from: usize },
     /// After the first field's name, which is not the wrapper's.
     Value { has_colon: bool },
     /// After the wrapper's name, before its colon.
@@ -106,6 +55,10 @@ enum State {
 pub struct Splitter {
     limits: SplitLimits,
     wrapper: &'static str,
+    /// Whether a wrapper may have a key.
+    takes_key: bool,
+    /// The key of the wrapper, or of what may turn out to be one, as it was sent.
+    key: Option<Box<str>>,
     state: State,
     wrapped: bool,
     /// The beginning of an item whose end has not arrived, or of what may turn out to be a line.
@@ -141,6 +94,8 @@ impl Splitter {
         Self {
             limits,
             wrapper,
+            takes_key: false,
+            key: None,
             state,
             wrapped: false,
             held,
@@ -159,6 +114,19 @@ impl Splitter {
     pub const fn wrapped_in(mut self, quoted: &'static str) -> Self {
         self.wrapper = quoted;
         self
+    }
+
+    /// The same, for a body that may have an idempotency key beside its array.
+    #[must_use]
+    pub const fn with_key(mut self) -> Self {
+        self.takes_key = true;
+        self
+    }
+
+    /// The key beside the array, as it was sent.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|_| self.wrapped)
     }
 
     /// Items found so far.
@@ -188,6 +156,7 @@ impl Splitter {
                 State::Inside => self.inside(rest, each)?,
                 State::Brace => self.brace(rest)?,
                 State::Name { from } => self.name(rest, from)?,
+                State::Key { from } => self.key_value(rest, from)?,
                 State::Value { has_colon } => self.value(rest, has_colon)?,
                 State::Start
                 | State::Colon
@@ -214,7 +183,9 @@ impl Splitter {
             State::After if !self.wrapped => Ok(()),
             State::Start => Err(SplitFault::Empty),
             // An object that broke off before it said what it is; its reader will say what is wrong with it.
-            State::Lines | State::Brace | State::Name { .. } | State::Value { .. } if !self.wrapped => {
+            State::Lines | State::Brace | State::Name { .. } | State::Key { .. } | State::Value { .. }
+                if !self.wrapped =>
+            {
                 let held = std::mem::take(&mut self.held);
                 self.emit(&held, each)
             }
@@ -227,6 +198,7 @@ impl Splitter {
             | State::Lines
             | State::Brace
             | State::Name { .. }
+            | State::Key { .. }
             | State::Value { .. } => Err(SplitFault::Unfinished),
         }
     }
@@ -266,6 +238,7 @@ impl Splitter {
                 | State::End
                 | State::Brace
                 | State::Name { .. }
+                | State::Key { .. }
                 | State::Value { .. }
                 | State::Lines
                 | State::Inside,
@@ -278,12 +251,12 @@ impl Splitter {
         Ok(rest)
     }
 
-    /// After `{`: an object without fields is no item, and no wrapper either. What may still turn out to be a line is kept,
-    /// white space and all.
+    /// After `{`, or after a key: an object without fields is no item, and no wrapper either. What may still turn out to be a
+    /// line is kept, white space and all.
     fn brace<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], SplitFault> {
         let Some((byte, after)) = bytes.split_first() else { return Ok(bytes) };
         match byte {
-            b'}' => return Err(SplitFault::NoField { wrapper: self.wrapper }),
+            b'}' if self.key.is_none() => return Err(SplitFault::NoField { wrapper: self.wrapper }),
             b'"' => self.state = State::Name { from: self.held.len() },
             byte if byte.is_ascii_whitespace() => {}
             _ => {
@@ -318,8 +291,13 @@ impl Splitter {
     fn named(&mut self, from: usize) -> Result<(), SplitFault> {
         let name = serde_json::from_slice::<String>(self.held.get(from..).unwrap_or_default());
         let is_wrapper = name.as_ref().is_ok_and(|name| *name == self.wrapper.trim_matches('"'));
+        let is_key = self.takes_key && name.as_ref().is_ok_and(|name| *name == call_key::NAME);
         self.state = match (name, self.wrapped) {
             (Ok(_), true) if is_wrapper => return Err(self.structure("the array a second time")),
+            (Ok(_), true) if is_key && self.key.is_some() => {
+                return Err(self.structure("the key a second time"));
+            }
+            (Ok(_), _) if is_key && self.key.is_none() => State::Key { from: self.held.len() },
             (Ok(name), true) => return Err(self.unknown(&name)),
             (Err(_), true) => return Err(self.structure("a name that is no text")),
             (Ok(_), false) if is_wrapper => {
@@ -334,6 +312,56 @@ impl Splitter {
             (Err(_), false) => State::Lines,
         };
         Ok(())
+    }
+
+    /// After the name of the key, until its value has ended.
+    fn key_value<'a>(&mut self, bytes: &'a [u8], from: usize) -> Result<&'a [u8], SplitFault> {
+        let Some((byte, after)) = bytes.split_first() else { return Ok(bytes) };
+        match byte {
+            // A text has no line break: this is a line that broke off.
+            b'\n' if self.in_text && !self.wrapped => return Ok(self.no_wrapper(bytes)),
+            _ if self.escaped => self.escaped = false,
+            b'\\' => self.escaped = self.in_text,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'{' | b'[' => self.depth += 1,
+            b',' | b'}' | b']' if self.depth == 0 => return self.keyed(bytes, *byte, from),
+            b'}' | b']' => self.depth -= 1,
+            _ => {}
+        }
+        self.hold(&[*byte])?;
+        Ok(after)
+    }
+
+    /// At the end of the key's value. Of an object that may be an item what follows is looked at, too.
+    fn keyed<'a>(&mut self, bytes: &'a [u8], end: u8, from: usize) -> Result<&'a [u8], SplitFault> {
+        let value = std::str::from_utf8(self.held.get(from..).unwrap_or_default()).unwrap_or_default();
+        let value = value.trim_ascii_start().strip_prefix(':').unwrap_or_default();
+        let key: Option<Box<str>> =
+            serde_json::from_str::<&RawValue>(value).ok().map(|value| value.get().into());
+        match (key, self.wrapped) {
+            (Some(key), true) => {
+                self.key = Some(key);
+                self.held.clear();
+                self.state = State::After;
+                Ok(bytes)
+            }
+            (Some(key), false) if end == b',' => {
+                self.key = Some(key);
+                self.hold(b",")?;
+                self.state = State::Brace;
+                Ok(bytes.get(1..).unwrap_or_default())
+            }
+            (None, true) => Err(self.structure("a key that is no JSON")),
+            (Some(_) | None, false) => Ok(self.no_wrapper(bytes)),
+        }
+    }
+
+    /// What is held is the beginning of a line.
+    fn no_wrapper<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        (self.in_text, self.escaped, self.depth) = (false, false, 0);
+        self.state = State::Lines;
+        bytes
     }
 
     /// After the name of a first field that is not the wrapper's: an item has it, unless its value is an array that no item

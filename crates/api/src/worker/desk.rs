@@ -105,7 +105,11 @@ pub(super) struct Desk {
     /// Started, and somebody asked.
     asked_back: Vec<AttemptRef>,
     draining: bool,
-    beats_unanswered: bool,
+    /// The server is to hear of everything that is held: it may not know who holds it.
+    introduces: bool,
+    /// When the heartbeat was sent that has no answer yet.
+    asked_at: Option<Instant>,
+    /// When something was last said for being heard of.
     beat_at: Instant,
     beats: Beats,
     looked_at: Instant,
@@ -125,7 +129,8 @@ impl Desk {
             batches: 0,
             asked_back: Vec::new(),
             draining: false,
-            beats_unanswered: false,
+            introduces: false,
+            asked_at: None,
             beat_at: now,
             beats: Beats::default(),
             looked_at: now,
@@ -149,7 +154,7 @@ impl Desk {
     pub(super) fn subscribe(&mut self) -> usize {
         self.credits = 0;
         self.batches = 0;
-        self.beats_unanswered = false;
+        self.asked_at = None;
         self.due.clear();
         #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
         for held in self.held.values_mut() {
@@ -166,6 +171,7 @@ impl Desk {
     /// The connection holds; if the session is another one, its server hears at once what is still held.
     pub(super) fn welcomed(&mut self, resumed: bool, beats: Beats, now: Instant) {
         self.beats = beats;
+        self.introduces = !resumed;
         self.beat_at = if resumed { now } else { now.checked_sub(beats.idle).unwrap_or(now) };
     }
 
@@ -176,7 +182,7 @@ impl Desk {
 
     /// Since when a heartbeat waits for its answer, if one does.
     pub(super) fn unanswered_since(&self) -> Option<Instant> {
-        self.beats_unanswered.then_some(self.beat_at)
+        self.asked_at
     }
 
     fn missing(&self) -> usize {
@@ -250,10 +256,11 @@ impl Desk {
     pub(super) fn ended(&mut self, ended: Ended) {
         self.running = self.running.saturating_sub(1);
         let Some(held) = self.of(&ended.attempt) else { return };
-        held.phase = Phase::Waiting;
-        self.waiting += 1;
         match ended.outcome {
-            Some(outcome) => self.end(&ended.attempt, outcome),
+            Some(outcome) => {
+                held.phase = Phase::Ended(outcome);
+                self.reports(ended.attempt);
+            }
             None => self.forget(&ended.attempt.job.id, Stop::Cancelled),
         }
     }
@@ -263,8 +270,13 @@ impl Desk {
         let Some(held) = self.of(attempt) else { return };
         held.phase = Phase::Ended(outcome);
         self.waiting -= 1;
+        self.reports(Arc::clone(attempt));
+    }
+
+    /// What came of an attempt is to be reported.
+    fn reports(&mut self, attempt: Arc<Attempt>) {
         self.unanswered += 1;
-        self.due.push_back(Arc::clone(attempt));
+        self.due.push_back(attempt);
     }
 
     /// The attempt, if it is the one that is held.
@@ -293,12 +305,13 @@ impl Desk {
         self.batches = self.batches.saturating_sub(1);
         let mut refused = Vec::new();
         for answer in answers.jobs {
+            let is_taken = matches!(answer.code.as_str(), "accepted" | "already");
             // A job that was to be handed back and is taken already is where it should be.
-            let handed_back = self.held.get(&answer.id).is_some_and(Held::is_handed_back);
-            if self.is_held(&answer.id, answer.token) && !self.fails_instead(&answer) {
+            let is_fine = is_taken || self.held.get(&answer.id).is_some_and(Held::is_handed_back);
+            if self.is_held(&answer.id, answer.token) && (is_taken || !self.fails_instead(&answer)) {
                 self.forget(&answer.id, Stop::LeaseOver);
             }
-            if !matches!(answer.code.as_str(), "accepted" | "already") && !handed_back {
+            if !is_fine {
                 refused.push(answer);
             }
         }
@@ -322,7 +335,7 @@ impl Desk {
 
     /// Takes answers to heartbeats. What is refused no longer counts.
     pub(super) fn heartbeats_answered(&mut self, answers: &HeartbeatAnswers) {
-        self.beats_unanswered = false;
+        self.asked_at = None;
         for answer in &answers.jobs {
             if answer.code != "accepted" && answer.code != "already" {
                 if self.is_held(&answer.id, answer.token) {
@@ -394,6 +407,14 @@ impl Desk {
     pub(super) fn look_at(&self) -> Instant {
         let beat = self.beat_at + self.beat_every();
         if self.held.is_empty() { beat } else { beat.min(self.looked_at + LOOK) }
+    }
+
+    /// Without a connection nothing is said. What would be due must not keep the next look from being waited for.
+    pub(super) fn rest(&mut self, now: Instant) {
+        if now >= self.look_at() {
+            self.looked_at = now;
+            self.beat_at = now;
+        }
     }
 
     /// Looks at what runs: leases that ran out by the worker's own clock. Also needed without a connection.

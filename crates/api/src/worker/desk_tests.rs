@@ -186,6 +186,49 @@ fn with_empty_hands_it_is_heard_of_less_often() {
 }
 
 #[test]
+fn while_an_answer_is_late_it_is_heard_of_and_its_wait_counts_from_the_question() {
+    let start = time::now();
+    let mut desk = desk(start);
+    desk.receive(jobs(&["a"], 1), start);
+    start_all(&mut desk, start);
+    let asked_at = start + LEASE / 2;
+    assert!(matches!(&desk.words(asked_at)[..], [.., Message::Heartbeats(beats)] if beats.jobs.len() == 1));
+    for late in 1..4_u32 {
+        let now = asked_at + late * Beats::default().busy;
+        let said = desk.words(now);
+        assert!(!said.is_empty(), "a worker that says nothing is taken for dead");
+        assert!(!said.iter().any(|word| matches!(word, Message::Heartbeats(_))), "asked again: {said:?}");
+        assert_eq!(desk.unanswered_since(), Some(asked_at));
+    }
+    desk.heartbeats_answered(&HeartbeatAnswers::default());
+    assert_eq!(desk.unanswered_since(), None);
+}
+
+#[test]
+fn another_session_hears_at_once_of_all_that_is_still_held() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    let running = start_all(&mut desk, now);
+    desk.ended(ended(&running[0]));
+    let named = |words: &[Message]| -> Vec<String> {
+        let mut ids = Vec::new();
+        for word in words {
+            if let Message::Heartbeats(beats) = word {
+                ids.extend(beats.jobs.iter().map(|beat| beat.id.clone()));
+            }
+        }
+        ids.sort_unstable();
+        ids
+    };
+    for (resumed, expected) in [(true, &[][..]), (false, &["b", "c"][..])] {
+        desk.subscribe();
+        desk.welcomed(resumed, Beats::default(), now);
+        assert_eq!(named(&desk.words(now)), expected, "resumed: {resumed}");
+    }
+}
+
+#[test]
 fn a_later_attempt_of_the_same_job_replaces_the_earlier() {
     let now = time::now();
     let mut desk = desk(now);

@@ -227,7 +227,7 @@ impl Session {
             tokio::select! {
                 biased;
                 done = &mut awaited => return done,
-                () = self.event() => {}
+                () = self.event() => self.desk.rest(time::now()),
             }
         }
     }
@@ -305,4 +305,30 @@ fn spread(wait: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let part = RandomState::new().hash_one(0_u8) % 512;
     wait / 2 + wait.saturating_mul(u32::try_from(part).unwrap_or(0)) / 1_024
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+    use crate::proto::v1::{JobBatch, LeasedJob};
+
+    /// A worker that is cut off looks after what it holds now and then; it is not busy with being cut off.
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_without_a_connection_rests() {
+        const LOOKS: u32 = 20;
+        let (_wishes, wished) = watch::channel(Wish::Work);
+        let mut session = Session::new(WorkerConfig::new("http://nowhere", "q"), Handlers::default(), wished);
+        let job = LeasedJob { id: "a".to_owned(), token: 1, ..LeasedJob::default() };
+        session.desk.receive(JobBatch { jobs: vec![job] }, time::now());
+        let (began, mut looks) = (time::now(), 0);
+        let comes_back = std::future::poll_fn(|_| {
+            looks += 1;
+            if looks > LOOKS { Poll::Ready(()) } else { Poll::Pending }
+        });
+        session.meanwhile(comes_back).await;
+        let rested = time::now().saturating_duration_since(began);
+        assert!(rested >= Duration::from_secs(2), "it looked {LOOKS} times within {rested:?}");
+    }
 }

@@ -14,6 +14,7 @@ mod zoneinfo;
 use std::path::PathBuf;
 
 use clap::Args;
+use tidewheel_store_postgres::SpreadError;
 
 use self::secure_args::SecureArgs;
 use crate::config::{self, Key, Layer};
@@ -194,5 +195,11 @@ pub(crate) async fn start(args: Box<ServeArgs>) -> Result<(), Failure> {
     let config = config::load(&args, |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
     logging::start(&config);
     huge_pages::go_without();
-    run::run(config).await.map_err(Failure::Server)
+    run::run(config).await.map_err(|error| {
+        let opened = error.downcast_ref::<SpreadError>();
+        if opened.is_some_and(SpreadError::is_unreachable) {
+            return Failure::Unreachable(format!("{error:#}"));
+        }
+        Failure::Server(error)
+    })
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clap::Args;
 use serde_json::json;
 use tidewheel_api::worker::{
-    CONCURRENCY_DEFAULT, Context, Error, Event, Failure as JobFailure, Worker, WorkerConfig,
+    CONCURRENCY_DEFAULT, Context, Error, Event, Failure as JobFailure, Stop, Worker, WorkerConfig,
 };
 use tidewheel_core::names::{check_queue, check_type, check_worker};
 use tidewheel_core::time::{format_duration, parse_duration};
@@ -194,11 +194,7 @@ async fn attend(
     let began_ms = clock.monotonic_ms();
     let End { exit, verdict } = command::run(program, context, payload, grace).await;
     let took_ms = clock.monotonic_ms() - began_ms;
-    let (word, detail) = match (&verdict, context.stopping()) {
-        (_, Some(why)) => ("stopped", format!("{why:?}")),
-        (Ok(result), None) => ("succeeded", String::from_utf8_lossy(result).into_owned()),
-        (Err(failure), None) => failed(failure, context.attempt(), context.job().max_attempts),
-    };
+    let (word, detail) = told(&verdict, context.stopping(), context.attempt(), context.job().max_attempts);
     let (id, kind, attempt) = (context.id(), &context.job().r#type, context.attempt());
     let line = if out.is_json() {
         json!({"id": id, "type": kind, "attempt": attempt, "outcome": word, "exit": exit, "ms": took_ms, "detail": detail})
@@ -212,6 +208,23 @@ async fn attend(
     // Without a stdout the work goes on: the server has the outcomes.
     out.line(&line).ok();
     verdict
+}
+
+/// The word for what came of a command, and the rest. One that was asked to stop and was done all the same has succeeded, unless
+/// its job was called off or is another worker's by now.
+fn told(
+    verdict: &Result<Bytes, JobFailure>,
+    stopping: Option<Stop>,
+    attempt: u32,
+    max_attempts: u32,
+) -> (&'static str, String) {
+    match (verdict, stopping) {
+        (Ok(result), None | Some(Stop::TimedOut | Stop::Shutdown)) => {
+            ("succeeded", String::from_utf8_lossy(result).into_owned())
+        }
+        (_, Some(why)) => ("stopped", format!("{why:?}")),
+        (Err(failure), None) => failed(failure, attempt, max_attempts),
+    }
 }
 
 /// The word for a failure, and its reason. Another attempt is promised only where there will be one: from the last on
@@ -232,6 +245,21 @@ fn failed(failure: &JobFailure, attempt: u32, max_attempts: u32) -> (&'static st
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_done_although_it_was_to_stop_has_succeeded_where_it_counts() {
+        let (done, failure) = (Ok(Bytes::from_static(b"1")), Err(JobFailure::retry("killed")));
+        let word = |verdict: &Result<Bytes, JobFailure>, why| told(verdict, why, 1, 5).0;
+        for (why, word_of_done) in [
+            (Some(Stop::TimedOut), "succeeded"),
+            (Some(Stop::Shutdown), "succeeded"),
+            (Some(Stop::Cancelled), "stopped"),
+            (Some(Stop::LeaseOver), "stopped"),
+        ] {
+            assert_eq!((word(&done, why), word(&failure, why)), (word_of_done, "stopped"), "{why:?}");
+        }
+        assert_eq!((word(&done, None), word(&failure, None)), ("succeeded", "retried"));
+    }
 
     #[test]
     fn another_attempt_is_promised_only_where_there_is_one() {

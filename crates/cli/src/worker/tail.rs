@@ -32,23 +32,25 @@ impl Tail {
         self.cut |= over > 0;
     }
 
-    /// As text; a first line that was cut is left out.
-    fn text(&self) -> String {
+    /// As text, and whether it begins in the middle of a line. A first line that was cut is left out, unless there is no other: of
+    /// a single line that is too long its end is kept.
+    fn text(&self) -> (String, bool) {
         let bytes: Vec<u8> = self.kept.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let whole = match text.split_once('\n') {
-            Some((_, rest)) if self.cut => rest,
-            Some(_) | None => &text,
-        };
-        whole.trim().to_owned()
+        match text.split_once('\n') {
+            Some((_, rest)) if self.cut && !rest.trim().is_empty() => (rest.trim().to_owned(), false),
+            Some(_) | None => (text.trim().to_owned(), self.cut),
+        }
     }
 
     /// The job's result: the last line if it is JSON, else the last lines as a text, else nothing. What was no text takes
     /// more room than it did once it is one, so the size is looked at after that.
     pub(super) fn result(&self) -> Bytes {
-        let text = self.text();
+        let (text, is_cut) = self.text();
         let last = text.lines().next_back().unwrap_or_default().trim();
-        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(last).is_ok();
+        // The end of a line may be JSON that the line was not: of a long number, a shorter one.
+        let is_whole = !is_cut || last.len() < text.len();
+        let is_json = is_whole && serde_json::from_str::<serde::de::IgnoredAny>(last).is_ok();
         if is_json && last.len() <= RESULT_BYTES_MAX {
             return Bytes::copy_from_slice(last.as_bytes());
         }
@@ -68,7 +70,7 @@ impl Tail {
 
     /// Why it failed: the last lines that fit.
     pub(super) fn error(&self) -> String {
-        let text = self.text();
+        let (text, _) = self.text();
         let from = text.len().saturating_sub(EXCERPT_BYTES_MAX / 2);
         let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         text.get(from..).unwrap_or_default().trim().to_owned()
@@ -103,6 +105,22 @@ mod tests {
         assert!(result.len() <= RESULT_BYTES_MAX, "{} bytes", result.len());
         let text: String = serde_json::from_slice(&result).unwrap();
         assert!(text.starts_with('\u{fffd}') && text.ends_with("\u{fffd}\""), "{text}");
+    }
+
+    #[test]
+    fn of_a_single_line_that_is_too_long_the_end_is_kept() {
+        let line = format!("{{\"level\": \"error\", \"why\": \"{}no disk\"}}", "x".repeat(RESULT_BYTES_MAX));
+        for ended in ["", "\n", "\n\n"] {
+            let error = tail(&format!("{line}{ended}")).error();
+            assert!(error.len() <= EXCERPT_BYTES_MAX && error.ends_with("xno disk\"}"), "{error:?}");
+            let result = tail(&format!("{line}{ended}")).result();
+            let text: String = serde_json::from_slice(&result).unwrap();
+            assert!(result.len() <= RESULT_BYTES_MAX && text.ends_with("xno disk\"}"), "{text:?}");
+            // What is left of a number is another number: it stays a text.
+            let digits: String =
+                serde_json::from_slice(&tail(&format!("{}{ended}", "7".repeat(9_000))).result()).unwrap();
+            assert!(digits.ends_with("777"), "{digits:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::peers::PeerMessage;
 use super::receipts::{Attempt, Once};
+use super::recheck::get_readable;
 use super::scheduler::Message;
 use super::{Shared, outcomes};
 
@@ -74,25 +75,35 @@ fn under_way(found: Vec<Option<Job>>, tokens: impl Iterator<Item = Token>) -> Ve
     pairs.filter_map(|(job, token)| job.filter(|job| is_it(job, token)).map(Arc::new)).collect()
 }
 
-/// Those of a tenant's attempts that are still under way.
+/// Those of a tenant's attempts that are still under way. What could not be read is handed back.
 async fn read_of(shared: &Arc<Shared>, tenant: Tenant, attempts: Vec<(JobId, Token)>) -> Vec<Arc<Job>> {
     let ids: Vec<JobId> = attempts.iter().map(|(id, _)| *id).collect();
+    let found = look_up(shared, &tenant, &ids).await.unwrap_or_else(|| vec![None; ids.len()]);
+    let unread = found.iter().zip(&attempts).filter(|(job, _)| job.is_none());
+    let unread: Vec<Attempt> = unread.map(|(_, (id, token))| (tenant.clone(), *id, *token)).collect();
+    if !unread.is_empty() {
+        let count = unread.len();
+        tracing::debug!(%tenant, count, "attempts handed on by another node could not be read");
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move { give_back(&shared, unread).await });
+    }
+    under_way(found, attempts.into_iter().map(|(_, token)| token))
+}
+
+/// A tenant's jobs as they are now; none if the store does not say so in time.
+async fn look_up(shared: &Shared, tenant: &Tenant, ids: &[JobId]) -> Option<Vec<Option<Job>>> {
     for _ in 0..TRIES_MAX {
         let asked_ms = shared.clock.monotonic_ms();
-        match shared.store.get(&tenant, ids.clone()).await {
+        match get_readable(&*shared.store, tenant, ids.to_vec()).await {
             Ok(_) if shared.clock.monotonic_ms().saturating_sub(asked_ms) > ANSWER_MS_MAX => {}
-            Ok(found) => return under_way(found, attempts.into_iter().map(|(_, token)| token)),
+            Ok(found) => return Some(found),
             Err(error) if error.is_retryable() => {
                 shared.clock.sleep(Duration::from_millis(RETRY_WAIT_MS)).await;
             }
-            Err(_) => break,
+            Err(_) => return None,
         }
     }
-    tracing::debug!(%tenant, count = ids.len(), "attempts handed on by another node could not be read");
-    let jobs = attempts.into_iter().map(|(id, token)| (tenant.clone(), id, token)).collect();
-    let shared = Arc::clone(shared);
-    tokio::spawn(async move { give_back(&shared, jobs).await });
-    Vec::new()
+    None
 }
 
 /// Hands attempts back that are known never to reach a worker, at no cost.

@@ -1,6 +1,7 @@
 //! `database.scheduler.v1.SchedulerDispatcher`: claiming and reporting in two calls, over the same engine functions as
 //! everything else. The messages have no place for a fencing token, so `trigger_id` carries it, and the job's
-//! tenant: without keys, a client need not say for whom it works.
+//! tenant: without keys, a client need not say for whom it works. It carries the length of the lease, too: a client that claims
+//! for ten minutes says every few that it is alive, and each time means ten more.
 
 use std::sync::Arc;
 
@@ -30,6 +31,10 @@ const QUEUE_KEY: &str = "tidewheel-queue";
 const CLAIM_WAIT_MS: i64 = 100;
 /// Between the parts of a trigger's id.
 const SEPARATOR: char = '.';
+/// Between the token and the seconds of the lease, where these are said.
+const LEASE_MARK: char = '~';
+/// The longest lease.
+const LEASE_S_MAX: i64 = LEASE_MS_MAX / SECOND_MS;
 
 /// The service.
 pub(super) struct DispatcherService {
@@ -65,17 +70,16 @@ impl SchedulerDispatcher for DispatcherService {
         }
         let lease_ms = match request.lease_duration_seconds {
             0 => LEASE_MS_DEFAULT,
-            seconds if (1..=LEASE_MS_MAX / SECOND_MS).contains(&seconds) => seconds * SECOND_MS,
-            _ => {
-                let max = LEASE_MS_MAX / SECOND_MS;
-                return Err(invalid(format!("`lease_duration_seconds`: write 1 to {max}")));
-            }
+            seconds if (1..=LEASE_S_MAX).contains(&seconds) => seconds * SECOND_MS,
+            _ => return Err(invalid(format!("`lease_duration_seconds`: write 1 to {LEASE_S_MAX}"))),
         };
         let worker = Arc::from(request.worker_id);
         let kinds = identity.kinds()?;
         let take = Take { tenants, queue, kinds, worker, count_max, wait_ms: CLAIM_WAIT_MS, lease_ms };
         let jobs = self.engine.take(take).await.map_err(Problem::from)?;
-        Ok(Response::new(ClaimTriggersResponse { tasks: jobs.iter().map(|job| task(job)).collect() }))
+        Ok(Response::new(ClaimTriggersResponse {
+            tasks: jobs.iter().map(|job| task(job, lease_ms)).collect(),
+        }))
     }
 
     async fn update_attempt_status(
@@ -84,15 +88,15 @@ impl SchedulerDispatcher for DispatcherService {
     ) -> Result<Response<UpdateAttemptResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let Caller { tenant, named, identity } = Caller::of(&metadata.into_headers(), &extensions)?;
-        let Some((id, token, of)) = read_trigger(&request.trigger_id) else {
+        let Some(trigger) = Trigger::read(&request.trigger_id) else {
             return Err(status(Code::JobNotFound, "`trigger_id` is not one that was handed out"));
         };
-        let command = self.command(&request, token)?;
+        let command = self.command(&request, &trigger)?;
         let tenant = match (&identity, named) {
-            (Identity::Anyone, None) => of.unwrap_or(tenant),
+            (Identity::Anyone, None) => trigger.tenant.unwrap_or(tenant),
             (Identity::Anyone | Identity::Key(_), _) => tenant,
         };
-        let order = Order { tenant, id, command, key: None };
+        let order = Order { tenant, id: trigger.id, command, key: None };
         let orders = vec![check_report(&identity, &**self.engine.store(), order).await?];
         let engine = self.engine.clone();
         // To its end, even if the caller hangs up.
@@ -110,11 +114,12 @@ impl SchedulerDispatcher for DispatcherService {
 }
 
 impl DispatcherService {
-    fn command(&self, request: &UpdateAttemptRequest, token: Token) -> Result<Command, Status> {
+    fn command(&self, request: &UpdateAttemptRequest, trigger: &Trigger) -> Result<Command, Status> {
+        let token = trigger.token;
         let finding = || Finding { status_code: None, detail: error_excerpt(&request.error_message).into() };
         Ok(match request.status.as_str() {
             "STARTED" | "RUNNING" => {
-                Command::Heartbeat { token, extend_ms: LEASE_MS_DEFAULT, progress: None }
+                Command::Heartbeat { token, extend_ms: trigger.extend_ms, progress: None }
             }
             "SUCCEEDED" => Command::Succeed { token, finding: Finding::default() },
             "CANCELLED" => Command::Abandon { token, finding: finding() },
@@ -140,12 +145,13 @@ fn queue(metadata: &MetadataMap) -> Result<Arc<str>, Status> {
     Ok(Arc::from(name))
 }
 
-fn task(job: &Job) -> TaskPayload {
+fn task(job: &Job, lease_ms: i64) -> TaskPayload {
     let occurrence = job.spec.occurrence.as_ref();
     let registered = occurrence.map(|occurrence| occurrence.schedule_id.to_string());
     let scheduled = occurrence.map_or(job.id.run_at(), |occurrence| occurrence.fire_at);
+    let (token, lease_s) = (job.status.token.as_u64(), lease_ms / SECOND_MS);
     TaskPayload {
-        trigger_id: format!("{}{SEPARATOR}{}{SEPARATOR}{}", job.id, job.status.token.as_u64(), job.tenant),
+        trigger_id: format!("{}{SEPARATOR}{token}{LEASE_MARK}{lease_s}{SEPARATOR}{}", job.id, job.tenant),
         job_id: registered.unwrap_or_else(|| job.id.to_string()),
         tenant_id: job.tenant.to_string(),
         job_type: job.spec.kind.to_string(),
@@ -154,10 +160,30 @@ fn task(job: &Job) -> TaskPayload {
     }
 }
 
-/// The job, the attempt's token, and whose job it is if that was said.
-fn read_trigger(text: &str) -> Option<(JobId, Token, Option<Tenant>)> {
-    let mut parts = text.splitn(3, SEPARATOR);
-    let (id, token) = (parts.next()?.parse().ok()?, Token::from_u64(parts.next()?.parse().ok()?));
-    let tenant = parts.next().map(Tenant::new).transpose().ok()?;
-    Some((id, token, tenant))
+/// What a trigger's id says.
+struct Trigger {
+    id: JobId,
+    token: Token,
+    /// How long a sign of life is good for: as long as the claim was, but no shorter than usual.
+    extend_ms: i64,
+    /// Whose job it is, if that was said.
+    tenant: Option<Tenant>,
+}
+
+impl Trigger {
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, SEPARATOR);
+        let (id, attempt) = (parts.next()?.parse().ok()?, parts.next()?);
+        let (token, extend_ms) = match attempt.split_once(LEASE_MARK) {
+            Some((token, lease_s)) => {
+                let lease_s =
+                    lease_s.parse::<i64>().ok().filter(|seconds| (1..=LEASE_S_MAX).contains(seconds))?;
+                (token, LEASE_MS_DEFAULT.max(lease_s * SECOND_MS))
+            }
+            // One that does not say it has the usual.
+            None => (attempt, LEASE_MS_DEFAULT),
+        };
+        let tenant = parts.next().map(Tenant::new).transpose().ok()?;
+        Some(Self { id, token: Token::from_u64(token.parse().ok()?), extend_ms, tenant })
+    }
 }

@@ -71,7 +71,12 @@ pub(super) async fn put(
     let claim = call.claim(app.now(), &body.text)?;
     call_key::take(&app, &caller.tenant, claim.as_ref()).await?;
     let before = app.engine.store().calendar(&caller.tenant, &name).await?;
-    let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+    // Noted before it is made: a call that fails in between is sent again, and is to say that it has made it.
+    let is_new = before.is_none() || call_key::has_made(&app, &caller.tenant, claim.as_ref()).await?;
+    if before.is_none() {
+        call_key::note_made(&app, &caller.tenant, claim.as_ref()).await?;
+    }
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let response = shown(status, &name, &dates);
     let engine = app.engine.clone();
     to_the_end(async move { replace(&engine, caller.tenant, Arc::from(name), (before, dates)).await })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::request::Parts;
-use tidewheel_api::wire::call_key::{KeyIs, body_key, canonical};
+use tidewheel_api::wire::call_key::{KeyIs, body_key, canonical, found_key};
 use tidewheel_api::wire::fault::{At, Code, Fault, Faults};
 use tidewheel_core::id::JobId;
 use tidewheel_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_WINDOW_MS};
@@ -85,6 +85,15 @@ pub(super) fn claim_for_job(call: &IdempotencyClaim, id: JobId) -> IdempotencyCl
     IdempotencyClaim { key: extended(&call.key, ADDED, &id), ..call.clone() }
 }
 
+/// The key of a batch: in the header, or in the body beside its items, as it was found there.
+pub(super) fn batch_key(found: Option<&str>, header: Option<&Arc<str>>) -> Result<Option<Arc<str>>, Problem> {
+    let mut faults = Faults::default();
+    let in_body = found.and_then(|raw| found_key(raw, &mut faults));
+    let key = choose_key(in_body.as_ref(), header, &mut faults);
+    refuse_faults(faults)?;
+    Ok(key)
+}
+
 /// The key of one item of a batch: its own, or one made of the batch's and its place.
 pub(super) fn item_key(
     batch: Option<&Arc<str>>,
@@ -95,7 +104,7 @@ pub(super) fn item_key(
 ) -> Option<Arc<str>> {
     if own.is_some() && own == batch {
         // One key stands for one thing: the item would take it, and the batch could not.
-        let detail = "the header Idempotency-Key is the same, and is the key of the whole batch";
+        let detail = "it is the key of the whole batch already, and can be no job's or schedule's own";
         faults.add(Code::ConflictingFields, &at.field("idempotency_key"), detail);
     }
     own.cloned().or_else(|| batch.map(|batch| extended(batch, ':', &index)))
@@ -159,7 +168,7 @@ async fn is_held(app: &App, tenant: &Tenant, claim: Option<&IdempotencyClaim>) -
     }
 }
 
-/// Notes, before the call's own key is taken, that the call has made what it names, so that its repeats say so, too.
+/// Notes, before the call can be taken for done, that it makes what it names, so that its repeats say so, too.
 pub(super) async fn note_made(
     app: &App,
     tenant: &Tenant,

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::job_request::{JobRequest, LeftOut, QUEUE_DEFAULT, Start};
 use tidewheel_core::job::{Destination, Priority};
-use tidewheel_core::limits::TIMEOUT_MS_DEFAULT;
+use tidewheel_core::limits::{IDEMPOTENCY_WINDOW_MS, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::names::check_idempotency_key;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_core::time::Timestamp;
@@ -43,6 +43,11 @@ pub(super) fn choose_key(
         faults.add(Code::ConflictingFields, &At::ROOT.field("idempotency_key"), detail);
     }
     body.or(header).cloned()
+}
+
+/// The earliest that a request can have come which one at `now` repeats: keys are held no longer.
+pub(super) const fn earliest_first(now: Timestamp) -> Timestamp {
+    now.plus_ms(-IDEMPOTENCY_WINDOW_MS)
 }
 
 /// A digest of what was asked for, the key aside. A delay counts as such: sent again later, it is the same.

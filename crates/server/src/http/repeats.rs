@@ -1,15 +1,16 @@
-//! Repeats under a tenant's limits. What was taken in before is not taken in again, so it needs no room and costs nothing:
-//! only where a limit refuses a request is it looked whether it is one.
+//! Repeats of what would be refused by now. What was taken in before is not taken in again, so it needs no room and costs nothing,
+//! and it came in time: only where a limit or the clock refuses a request is it looked whether it is one.
 
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tidewheel_api::wire::fault::Code;
+use tidewheel_api::wire::fault::{Code, Faults};
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{IdempotencyClaim, Submission, Submitted};
 
 use super::admission::{Admitted, AdmittedSome, Asked, admit, admit_each};
 use super::app::App;
+use super::call_key::done_before;
 use super::problem::Problem;
 
 /// Keys looked for at a time.
@@ -79,4 +80,28 @@ pub(super) async fn is_taken(
 ) -> Result<bool, Problem> {
     let Some(claim) = claim else { return Ok(false) };
     Ok(app.engine.store().find_key(app.now(), tenant, &claim.key).await?.is_some())
+}
+
+/// Whether what has these faults is late and nothing else, and was taken in when it was not.
+pub(super) async fn is_late_repeat(
+    app: &App,
+    tenant: &Tenant,
+    claim: Option<&IdempotencyClaim>,
+    faults: &Faults,
+) -> Result<bool, Problem> {
+    Ok(faults.are_of_time() && done_before(app, tenant, claim).await?.is_some())
+}
+
+/// Which of these claims are those of requests that were taken in before, in their order.
+pub(super) async fn taken_before(
+    app: &App,
+    tenant: &Tenant,
+    claims: &[Option<&IdempotencyClaim>],
+) -> Result<Vec<bool>, Problem> {
+    let mut taken = Vec::with_capacity(claims.len());
+    for some in claims.chunks(LOOKUPS_COUNT_MAX) {
+        let lookups: Vec<_> = some.iter().map(|claim| done_before(app, tenant, *claim)).collect();
+        taken.extend(try_join_all(lookups).await?.iter().map(Option::is_some));
+    }
+    Ok(taken)
 }

@@ -8,6 +8,7 @@ use tidewheel_core::time::Timestamp;
 
 use super::app::App;
 use super::problem::Problem;
+use super::scope::look_up;
 
 /// What of a tenant's history is over.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,8 @@ impl Retention {
         self.before.is_some() && has_ended(state)
     }
 
-    /// The jobs of these that are seen or not there at all, which is for whoever looks to find out.
+    /// The jobs of these that are seen, cannot be read or are not there at all, which is for whoever looks to find out; and
+    /// those that are not seen any more.
     pub(super) async fn seen(
         self,
         app: &App,
@@ -44,8 +46,8 @@ impl Retention {
         if self.before.is_none() {
             return Ok((ids, Vec::new()));
         }
-        let jobs = app.engine.store().get(tenant, ids.clone()).await?;
-        let mut hidden = jobs.into_iter().map(|job| job.is_some_and(|job| self.hides(&job)));
+        let jobs = look_up(&**app.engine.store(), tenant, &ids).await?;
+        let mut hidden = jobs.into_iter().map(|job| job.ok().flatten().is_some_and(|job| self.hides(&job)));
         Ok(ids.into_iter().partition(|_| !hidden.next().unwrap_or(false)))
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Jobs by id, each by itself where one of them cannot be read: it costs the others nothing.
-async fn look_up(
+pub(super) async fn look_up(
     store: &dyn Store,
     tenant: &Tenant,
     ids: &[JobId],

@@ -108,9 +108,8 @@ impl PushDeliverer {
 
     /// What the target receives, as of now.
     fn request(&self, job: &Job, target: &Target) -> Result<PushRequest, String> {
-        let mut request = request(job, target)?;
-        request.now = self.clock.now();
-        let timestamp_s = request.now.as_ms().div_euclid(SECOND_MS);
+        let mut request = request(job, target, Arc::clone(&self.clock))?;
+        let timestamp_s = self.clock.now().as_ms().div_euclid(SECOND_MS);
         let id = job.id.to_string();
         let secrets = self.directory.webhook_secrets(&job.tenant);
         let signature = webhook::sign(&secrets, &id, timestamp_s, &request.body);
@@ -156,7 +155,7 @@ impl Deliver for PushDeliverer {
 }
 
 /// What the target receives.
-fn request(job: &Job, target: &Target) -> Result<PushRequest, String> {
+fn request(job: &Job, target: &Target, clock: Arc<dyn Clock>) -> Result<PushRequest, String> {
     let spec = &job.spec;
     let mut headers = HeaderMap::with_capacity(16 + target.headers.len());
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -181,7 +180,7 @@ fn request(job: &Job, target: &Target) -> Result<PushRequest, String> {
         headers,
         body: spec.payload.clone(),
         timeout: Duration::from_millis(u64::try_from(spec.timeout_ms).unwrap_or(0)),
-        now: tidewheel_core::time::Timestamp::MIN,
+        clock,
     })
 }
 
@@ -202,6 +201,7 @@ mod tests {
     use tidewheel_core::time::Timestamp;
 
     use super::*;
+    use crate::clock::SystemClock;
 
     const FIRST: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
@@ -234,7 +234,7 @@ mod tests {
     /// What its target is told when it fired and when it is due.
     fn told(job: &Job) -> [String; 2] {
         let Destination::Target(target) = &job.spec.destination else { panic!("it has a target") };
-        let headers = request(job, target).unwrap().headers;
+        let headers = request(job, target, Arc::new(SystemClock::new())).unwrap().headers;
         [FIRE_AT, RUN_AT].map(|name| headers.get(name).unwrap().to_str().unwrap().to_owned())
     }
 

@@ -37,10 +37,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use tidewheel_core::limits::EXCERPT_BYTES_MAX;
-use tidewheel_core::time::Timestamp;
 
 use self::connector::{ConnectFault, Connector};
 use self::excerpt::{Excerpt, describe};
+use crate::clock::Clock;
 
 pub use self::address::{AddressPolicy, Cidr, CidrFault, RefusedAddress};
 pub use self::deliver::PushDeliverer;
@@ -125,7 +125,8 @@ pub enum Error {
 }
 
 /// One attempt to make.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "has a trait object")]
 pub struct PushRequest {
     /// Where to; judged again here, as the policy may have changed since the job was accepted.
     pub url: Uri,
@@ -137,8 +138,9 @@ pub struct PushRequest {
     pub body: Bytes,
     /// The deadline of the whole attempt, from now.
     pub timeout: Duration,
-    /// The wall clock, to read a `Retry-After` that names a date.
-    pub now: Timestamp,
+    /// To read a `Retry-After` that names a date: the wait for it begins when the answer comes, which may be long after the
+    /// request was made.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What came of one attempt.
@@ -232,7 +234,7 @@ impl Pusher {
         outgoing.headers_mut().entry(USER_AGENT).or_insert_with(|| user_agent.clone());
 
         let (head, body) = client.request(outgoing).await?.into_parts();
-        let verdict = verdict::judge(head.status, &head.headers, request.now);
+        let verdict = verdict::judge(head.status, &head.headers, request.clock.now());
         let mut excerpt = Excerpt::new(config.response_excerpt_bytes_max);
         if head.status.is_redirection()
             && let Some(location) = head.headers.get(LOCATION)

@@ -5,13 +5,15 @@
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use tidewheel_core::time::Timestamp;
+use tidewheel_server::clock::Clock;
 use tidewheel_server::push::{AddressPolicy, PushConfig, PushReport, PushRequest, Pusher, Verdict};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,6 +29,30 @@ pub(crate) const RETRY: Verdict = Verdict::Retry { after: None };
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
 pub(crate) const NOW: Timestamp = Timestamp::from_ms(784_111_777_000);
+
+/// A clock that shows [`NOW`] until it is set ahead. Nobody waits by it.
+#[derive(Default)]
+pub(crate) struct SetClock(AtomicI64);
+
+impl SetClock {
+    pub(crate) fn set_ahead(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        NOW.plus_ms(self.monotonic_ms())
+    }
+
+    fn monotonic_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
 
 /// A target on loopback that treats every connection the same way.
 pub(crate) struct Target {
@@ -176,7 +202,7 @@ pub(crate) fn request(url: &str, timeout: Duration) -> PushRequest {
         headers: HeaderMap::new(),
         body: Bytes::from_static(b"{\"secret\":1}"),
         timeout,
-        now: NOW,
+        clock: Arc::new(SetClock::default()),
     }
 }
 

@@ -14,6 +14,7 @@ use super::{Answer, Arrival, Committer, Judgements, Request};
 use crate::kv::Keyspace;
 use crate::place::{JobKey, JobTag, Place};
 use crate::shared::{lacking_room, locate, read_error};
+use crate::unreadable::unreadable_job;
 use crate::view::{Known, UnderWay};
 use crate::{checkpoints, keys, pointers};
 
@@ -183,7 +184,7 @@ impl Committer {
         group: &mut Group,
         jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
     ) -> Result<Vec<usize>, Error> {
-        self.load_or(group, jobs, |_, reason| Err(Error::Corrupt(reason)))
+        self.load_or(group, jobs, |key, reason| Err(unreadable_job(&key.tenant, key.id, reason)))
     }
 
     /// The same; of each job that cannot be read `unreadable` is told, and unless that fails, [`UNKNOWN`] stands for its slot.

@@ -102,10 +102,16 @@ impl Committer {
         let mut desk = Desk { committer: self, group };
         let mut answers = Vec::with_capacity(orders.len());
         for order in orders {
-            let tenant = order.tenant.clone();
-            let (answer, changes) = evaluate::edit(&mut desk, now, order)?;
-            desk.carry_out(&tenant, changes)?;
-            answers.push(answer);
+            let (tenant, id) = (order.tenant.clone(), order.id);
+            answers.push(match desk.edit(now, order) {
+                // All that an order needs is read before it changes anything.
+                Err(Error::Corrupt(reason)) => {
+                    let text = "an order is refused: what it goes by cannot be read";
+                    tracing::error!(%tenant, schedule = %id, %reason, "{text}");
+                    Err(ScheduleRefusal::Unreadable(reason))
+                }
+                answer => answer?,
+            });
         }
         Ok(answers)
     }
@@ -160,6 +166,18 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
+    /// Applies an order for a schedule.
+    fn edit(
+        &mut self,
+        now: Timestamp,
+        order: ScheduleOrder,
+    ) -> Result<Result<Edited, ScheduleRefusal>, Error> {
+        let tenant = order.tenant.clone();
+        let (answer, changes) = evaluate::edit(self, now, order)?;
+        self.carry_out(&tenant, changes)?;
+        Ok(answer)
+    }
+
     /// Takes one order's changes into the group.
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
         for change in &changes.jobs {

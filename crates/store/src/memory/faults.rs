@@ -22,6 +22,12 @@ pub trait Faults: Send + Sync {
         false
     }
 
+    /// Whether a look at this job finds that it cannot be read.
+    fn is_damaged(&self, id: JobId) -> bool {
+        let _ = id;
+        false
+    }
+
     /// How the store says it feels.
     fn health(&self) -> Health {
         Health::Ready

@@ -254,8 +254,13 @@ impl Store for MemoryStore {
     }
 
     async fn get(&self, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<Option<Job>>, Error> {
-        self.call(Call::Get, |tables| Ok(ids.into_iter().map(|id| tables.job(tenant, id).cloned()).collect()))
-            .await
+        let is_damaged = |id: &JobId| self.faults.as_ref().is_some_and(|faults| faults.is_damaged(*id));
+        let damaged = ids.iter().copied().find(is_damaged);
+        self.call(Call::Get, |tables| match damaged {
+            Some(id) => Err(Error::Corrupt(format!("job {id} of tenant {tenant}"))),
+            None => Ok(ids.into_iter().map(|id| tables.job(tenant, id).cloned()).collect()),
+        })
+        .await
     }
 
     async fn find_key(&self, now: Timestamp, tenant: &Tenant, key: &str) -> Result<Option<HeldKey>, Error> {

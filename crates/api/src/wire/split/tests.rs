@@ -158,6 +158,68 @@ fn an_object_that_may_be_an_item_is_one() {
     );
 }
 
+/// The items, and the key beside them.
+fn split_keyed(text: &str) -> Result<(Vec<String>, Option<String>), SplitFault> {
+    let run = |cut: usize| -> Result<(Vec<String>, Option<String>), SplitFault> {
+        let mut splitter = Splitter::new(LIMITS).with_key();
+        let mut items = Vec::new();
+        let mut each = |_: Place, item: &[u8]| items.push(String::from_utf8_lossy(item).into_owned());
+        for chunk in text.as_bytes().chunks(cut) {
+            splitter.push(chunk, &mut each)?;
+        }
+        splitter.finish(&mut each)?;
+        Ok((items, splitter.key().map(str::to_owned)))
+    };
+    let whole = run(text.len());
+    for cut in 1..text.len() {
+        assert_eq!(run(cut), whole, "{text} cut at {cut}");
+    }
+    whole
+}
+
+#[test]
+fn a_key_beside_the_array_is_found_wherever_it_stands() {
+    for (text, key) in [
+        ("{\"idempotency_key\":\"k\",\"jobs\":[1,2]}", "\"k\""),
+        ("{\"jobs\":[1,2],\"idempotency_key\":\"k\"}", "\"k\""),
+        (" {\n \"idempotency_key\" : \"a,]}\\\"b\" ,\n \"jobs\" : [ 1 , 2 ]\n}\n", "\"a,]}\\\"b\""),
+        ("{\"jobs\":[1,2] , \"idempotency_ke\\u0079\" : null\n}", "null"),
+        ("{\"idempotency_key\":5,\"jobs\":[1,2]}", "5"),
+        ("{\"jobs\":[1,2],\"idempotency_key\":{\"a\":[1,{}]}}", "{\"a\":[1,{}]}"),
+    ] {
+        let items = vec!["1".to_owned(), "2".to_owned()];
+        assert_eq!(split_keyed(text), Ok((items, Some(key.to_owned()))), "{text}");
+    }
+    // That of an item is the item's.
+    for text in [
+        "{\"idempotency_key\":\"k\",\"type\":\"t\"}\n{\"idempotency_key\":\"l\",\"type\":\"u\"}\n",
+        "{\"idempotency_key\":\"k\",\"payload\":[1]}\n{\"type\":\"u\"}",
+        "{\"idempotency_key\":\"k\"}\n{\"type\":\"u\"}",
+        "{\"idempotency_key\":\"k\n{\"type\":\"u\"}",
+        "{\"idempotency_key\":\"k\\\n{\"type\":\"u\"}",
+        "[{\"idempotency_key\":\"k\"},{\"jobs\":[]}]",
+    ] {
+        let (items, key) = split_keyed(text).unwrap();
+        assert_eq!((items.len(), key), (2, None), "{text}");
+    }
+    for text in [
+        "{\"jobs\":[1],\"idempotency_key\":\"k\",\"idempotency_key\":\"k\"}",
+        "{\"idempotency_key\":\"k\",\"jobs\":[1],\"idempotency_key\":\"k\"}",
+        "{\"idempotency_key\":\"k\",\"jobs\":[1],\"jobs\":[2]}",
+        "{\"idempotency_key\":\"k\",\"jobz\":[1]}",
+        "{\"jobs\":[1],\"idempotency_key\":}",
+        "{\"jobs\":[1],\"idempotency_key\" \"k\"}",
+        "{\"jobs\":[1],\"idempotency_key\":\"k\" x}",
+        "{\"jobs\":[1],\"idempotency_key\":\"k\"]",
+        "{\"jobs\":[1],\"idempotency_key\":\"k\"",
+        "{\"jobs\":[1],\"idempotency_key\":\"k\",}",
+    ] {
+        assert!(split_keyed(text).is_err(), "{text}");
+    }
+    let unknown = SplitFault::UnknownField { name: "idempotency_key".to_owned(), wrapper: "\"jobs\"" };
+    assert_eq!(split("{\"jobs\":[1],\"idempotency_key\":\"k\"}"), Err(unknown), "where none is looked for");
+}
+
 #[test]
 fn limits_hold_at_their_edge() {
     let limits = SplitLimits { items_count_max: 3, item_bytes_max: 5 };

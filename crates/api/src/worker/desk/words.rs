@@ -85,6 +85,7 @@ impl Desk {
         let mut started = Vec::new();
         let (mut beats, mut bytes) = (Vec::new(), 0);
         let silent = now.saturating_duration_since(self.beat_at) >= self.beat_every();
+        let introduces = std::mem::take(&mut self.introduces);
         #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
         for held in self.held.values_mut() {
             if matches!(held.phase, Phase::Running)
@@ -95,14 +96,14 @@ impl Desk {
                 started.push(reference(&held.attempt));
             }
             let ended = matches!(held.phase, Phase::Ended(_));
-            if self.beats_unanswered || ended || beats.len() >= WORKER_BATCH_COUNT_MAX {
+            if self.asked_at.is_some() || ended || beats.len() >= WORKER_BATCH_COUNT_MAX {
                 continue;
             }
             // What is too much for one message waits for the next.
             let progress = if bytes < MESSAGE_BYTES_MAX { held.attempt.take_progress() } else { None };
             bytes += progress.as_ref().map_or(0, |progress| progress.len());
             let old = now.saturating_duration_since(held.leased_at) >= self.room.lease / EXTEND_AFTER;
-            if old || progress.is_some() {
+            if old || introduces || progress.is_some() {
                 held.beat_at = Some(now);
                 beats.push(beat(&held.attempt, progress.unwrap_or_default(), self.room.many_tenants));
             }
@@ -110,13 +111,15 @@ impl Desk {
         if !started.is_empty() {
             words.push(worker_message::Message::Started(Started { jobs: started }));
         }
-        if !beats.is_empty() || (silent && !self.beats_unanswered) {
-            self.beats_unanswered = true;
+        if !beats.is_empty() || (silent && self.asked_at.is_none()) {
+            self.asked_at = Some(now);
             self.beat_at = now;
             words.push(worker_message::Message::Heartbeats(Heartbeats { jobs: beats }));
         } else if silent {
-            // The answer to the last one is late; it must not be asked about without end.
+            // The answer to the last one is late; it must not be asked about without end. But a worker that says nothing is
+            // taken for dead, and the server may only be waiting for its store: this needs no answer.
             self.beat_at = now;
+            words.push(worker_message::Message::Started(Started { jobs: Vec::new() }));
         }
     }
 }

@@ -48,7 +48,12 @@ impl Listener {
                 () = self.answers.closed() => return,
                 next = next => next,
             };
-            let (Some(room), Ok(Some(message))) = (room, message) else { return self.finish().await };
+            let message = match message {
+                Ok(message) => message,
+                // What cannot be read: too large, or no message. Nobody hears it when it is the connection that broke.
+                Err(unread) => return drop(self.answers.send(Box::new(Err(unread)))),
+            };
+            let (Some(room), Some(message)) = (room, message) else { return self.finish().await };
             self.link.heard();
             if let Err(refused) = self.holding(&room).hear(message, room) {
                 // Nobody hears it when the worker is gone.
@@ -137,7 +142,7 @@ impl Listener {
             .collect();
         let jobs = match self.apply(orders).await {
             Ok(results) => {
-                let answered = outcomes.iter().zip(results);
+                let answered = outcomes.into_iter().zip(results);
                 answered.map(|(outcome, result)| write::outcome_answer(outcome, &result)).collect()
             }
             Err(error) => return self.fail(error),

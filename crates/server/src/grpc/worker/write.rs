@@ -88,16 +88,10 @@ fn code(verdict: &Verdict) -> (String, String) {
     }
 }
 
-pub(super) fn outcome_answer(outcome: &Outcome, verdict: &Verdict) -> OutcomeAnswer {
+pub(super) fn outcome_answer(outcome: Outcome, verdict: &Verdict) -> OutcomeAnswer {
     let (code, detail) = code(verdict);
     let state = verdict.as_ref().map(|applied| applied.job.status.state.as_str().to_owned());
-    OutcomeAnswer {
-        id: outcome.id.clone(),
-        token: outcome.token,
-        code,
-        detail,
-        state: state.unwrap_or_default(),
-    }
+    OutcomeAnswer { id: outcome.id, token: outcome.token, code, detail, state: state.unwrap_or_default() }
 }
 
 pub(super) fn heartbeat_answer(beat: &Heartbeat, verdict: &Verdict) -> HeartbeatAnswer {

@@ -10,6 +10,7 @@ use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::breaker::BreakerState;
 use tidewheel_core::job::{Destination, Job, State as JobState};
 use tidewheel_core::time::{Timestamp, format_duration};
+use tidewheel_store::Error;
 
 use super::read::find;
 use crate::engine::{BreakerView, Whereabouts};
@@ -35,6 +36,7 @@ pub(crate) async fn explain(
     let job = find(&app, &caller.tenant, id).await?;
     let now = app.now();
     let explanation = match job.status.state {
+        JobState::Scheduled if is_held(&app, &job).await? => held(&job),
         JobState::Scheduled | JobState::Retrying if job.status.due_at > now => waiting(&job, now),
         JobState::Scheduled | JobState::Retrying => due(&job, app.engine.whereabouts(&job).await, now),
         JobState::Running => running(&job),
@@ -58,6 +60,24 @@ pub(crate) async fn explain(
         out.key("failures").number(job.status.failures);
     });
     Ok(answer::json(StatusCode::OK, out))
+}
+
+/// Whether its schedule holds it until an earlier run is over. The time it is set for is then only when that is looked at
+/// again, should nobody have said so.
+async fn is_held(app: &App, job: &Job) -> Result<bool, Problem> {
+    let Some(occurrence) = &job.spec.occurrence else { return Ok(false) };
+    match app.engine.store().schedules(&job.tenant, vec![occurrence.schedule_id]).await {
+        Ok(schedules) => Ok(schedules.into_iter().flatten().any(|schedule| schedule.held == Some(job.id))),
+        // Of a schedule that cannot be read nobody knows whom it holds.
+        Err(Error::Corrupt(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn held(job: &Job) -> Explanation {
+    let fire_at = job.spec.occurrence.as_ref().map_or(job.id.run_at(), |occurrence| occurrence.fire_at);
+    let detail = format!("an earlier run of its schedule is not over; it starts after that, for {fire_at}");
+    Explanation { waits_for: Some("overlap"), detail, expected_start: None }
 }
 
 fn waiting(job: &Job, now: Timestamp) -> Explanation {

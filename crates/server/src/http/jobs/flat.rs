@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::tz::TimeZone;
 use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::flat_request::{Flat, FlatRequest};
+use tidewheel_api::wire::job_request::JobRequest;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Submitted;
@@ -17,7 +18,7 @@ use crate::http::answer;
 use crate::http::app::App;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::{choose_key, header_key};
+use crate::http::idempotency::{choose_key, fingerprint, header_key};
 use crate::http::jobs::change::whole;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
@@ -72,7 +73,11 @@ pub(super) async fn submit(
             check(&settings, &registered, &caller, &mut request, &At::ROOT, &mut faults);
             refuse_faults(faults)?;
             let placing = Placing::of(app, &tenant, &settings);
-            let submission = submission(app, &tenant, *request, key, now, &placing);
+            let asked_for = fingerprint_of(&request);
+            let mut submission = submission(app, &tenant, *request, key, now, &placing);
+            if let Some(claim) = &mut submission.key {
+                claim.fingerprint = asked_for;
+            }
             let (id, run_at) = (submission.job.id, submission.job.status.due_at);
             match take_in(app, &tenant, submission).await? {
                 Some(Submitted::New) => Ok(answered(true, &id.to_string(), Some(run_at), zone.rules())),
@@ -84,6 +89,13 @@ pub(super) async fn submit(
             }
         }
     }
+}
+
+/// A digest of what was asked for. When a run that is skipped if it is missed expires follows from when it was asked for;
+/// that it expires is all that was said.
+fn fingerprint_of(request: &JobRequest) -> [u8; 16] {
+    let expires_at = request.expires_at.map(|_| Timestamp::MIN);
+    fingerprint(&JobRequest { expires_at, ..request.clone() })
 }
 
 fn answered(is_new: bool, id: &str, next: Option<Timestamp>, zone: &TimeZone) -> Response {

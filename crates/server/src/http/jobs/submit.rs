@@ -16,7 +16,7 @@ use tidewheel_core::job::{Job, Spec};
 use tidewheel_core::limits::IDEMPOTENCY_WINDOW_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::{IdempotencyClaim, OnConflict, Submission, Submitted};
+use tidewheel_store::{IdempotencyClaim, KeyUse, OnConflict, Submission, Submitted};
 
 use super::flat;
 use super::placing::Placing;
@@ -27,8 +27,8 @@ use crate::http::app::{App, to_the_end};
 use crate::http::body::Text;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
-use crate::http::idempotency::{choose_key, fingerprint, header_key};
-use crate::http::problem::{Problem, refuse_faults};
+use crate::http::idempotency::{choose_key, earliest_first, fingerprint, header_key};
+use crate::http::problem::Problem;
 use crate::http::registered::Registered;
 use crate::http::repeats::{admit_new, settle};
 use crate::http::retention::Retention;
@@ -46,20 +46,13 @@ pub(crate) async fn one(
         return flat::submit(&app, caller, &headers, &body.text).await;
     }
     let now = app.now();
-    let header_key = header_key(&headers)?;
-    let mut faults = Faults::default();
-    let mut request = JobReader::new(now, &app.targets).read(&body.text, &At::ROOT, &mut faults);
-    let body_key = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
-    let key = choose_key(body_key, header_key.as_ref(), &mut faults);
+    let key = header_key(&headers)?;
+    let sent = Sent { app: &app, caller: &caller, headers: &headers, key, text: &body.text };
     let settings = settings(&app, &caller);
-    if let Some(request) = &mut request {
-        let registered = Registered::of(&app, &caller);
-        check(&settings, &registered, &caller, request, &At::ROOT, &mut faults);
-    }
-    refuse_faults(faults)?;
-    let mut request =
-        request.ok_or_else(|| Problem::new(Code::Internal, "a job was refused without a reason"))?;
-    request.trace = request.trace.or_else(|| header_trace(&headers));
+    let mut faults = Faults::default();
+    let Some((request, key)) = sent.read(&settings, now, &mut faults) else {
+        return sent.repeat(&settings, now, faults).await;
+    };
 
     let placing = Placing::of(&app, &caller.tenant, &settings);
     let submission = submission(&app, &caller.tenant, request, key.clone(), now, &placing);
@@ -69,6 +62,57 @@ pub(crate) async fn one(
         Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, id, key.as_deref()).await,
         Some(Submitted::Conflict(used_for)) => Err(conflict(used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
+    }
+}
+
+/// A job as it was sent.
+struct Sent<'a> {
+    app: &'a App,
+    caller: &'a Caller,
+    headers: &'a HeaderMap,
+    /// The one in the header.
+    key: Option<Arc<str>>,
+    text: &'a str,
+}
+
+impl Sent<'_> {
+    /// What is asked for, and under which key, if it came at `now`; `None` when there are faults.
+    fn read(
+        &self,
+        settings: &TenantSettings,
+        now: Timestamp,
+        faults: &mut Faults,
+    ) -> Option<(JobRequest, Option<Arc<str>>)> {
+        let mut request = JobReader::new(now, &self.app.targets).read(self.text, &At::ROOT, faults);
+        let in_body = request.as_ref().and_then(|request| request.idempotency_key.as_ref());
+        let key = choose_key(in_body, self.key.as_ref(), faults);
+        if let Some(request) = &mut request {
+            let registered = Registered::of(self.app, self.caller);
+            check(settings, &registered, self.caller, request, &At::ROOT, faults);
+            request.trace = request.trace.take().or_else(|| header_trace(self.headers));
+        }
+        request.filter(|_| faults.is_empty()).map(|request| (request, key))
+    }
+
+    /// Answers what was refused at `now`. If that is for its time alone, it may be the repeat of a request that came in time:
+    /// one that finds its job is answered with it, however late it is.
+    async fn repeat(
+        &self,
+        settings: &TenantSettings,
+        now: Timestamp,
+        faults: Faults,
+    ) -> Result<Response, Problem> {
+        let tenant = &self.caller.tenant;
+        if faults.are_of_time()
+            && let Some((request, Some(key))) =
+                self.read(settings, earliest_first(now), &mut Faults::default())
+            && let Some(held) = self.app.engine.store().find_key(now, tenant, &key).await?
+            && let KeyUse::Job(id) = held.used_for
+            && held.fingerprint == fingerprint(&request)
+        {
+            return duplicate(self.app, tenant, id, Some(&key)).await;
+        }
+        Err(Problem::from_faults(faults))
     }
 }
 

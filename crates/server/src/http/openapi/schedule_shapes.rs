@@ -82,7 +82,7 @@ pub(super) fn requests() -> Value {
     json!({
         "NewSchedule": closed(&[], fields()),
         "SchedulePatch": closed(&[], fields()),
-        "ScheduleBatch": {"anyOf": [batch, closed(&["schedules"], json!({"schedules": batch}))]},
+        "ScheduleBatch": {"anyOf": [batch, keyed(&["schedules"], json!({"schedules": batch}))]},
         "Preview": closed(&[], preview),
         "Dst": closed(&[], json!({
             "gap": {"type": "string", "enum": ["next_valid", "skip"], "default": "next_valid"},

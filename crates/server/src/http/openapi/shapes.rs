@@ -138,7 +138,7 @@ fn new_job() -> Value {
         "JobBatch": {
             "anyOf": [
                 {"type": "array", "maxItems": BATCH_COUNT_MAX, "items": reference("NewJob")},
-                closed(&["jobs"], json!({"jobs": {"type": "array", "maxItems": BATCH_COUNT_MAX, "items": reference("NewJob")}})),
+                keyed(&["jobs"], json!({"jobs": {"type": "array", "maxItems": BATCH_COUNT_MAX, "items": reference("NewJob")}})),
             ],
         },
     })
@@ -241,7 +241,7 @@ fn job_answers() -> Value {
             "state": reference("State"),
             "waits_for": {
                 "type": ["string", "null"],
-                "description": "One of `time`, `retry`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `tenant_limit`, `host_limit`, `host_rate`, `push_limit`, `breaker`, `claim`, `delivery`, `outcome`; null when it has ended.",
+                "description": "One of `time`, `retry`, `overlap`, `scan`, `backlog`, `pace`, `promotion`, `turn`, `worker`, `workers_busy`, `tenant_limit`, `host_limit`, `host_rate`, `push_limit`, `breaker`, `claim`, `delivery`, `outcome`; null when it has ended.",
             },
             "detail": {"type": "string"},
             "expected_start": or_null(reference("Time")),

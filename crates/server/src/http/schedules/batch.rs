@@ -22,11 +22,12 @@ use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::{App, to_the_end};
 use crate::http::body::{Intake, is_lines};
-use crate::http::call_key::{self, item_key};
+use crate::http::call_key::{self, batch_key, item_key};
 use crate::http::caller::Caller;
 use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
+use crate::http::repeats::is_late_repeat;
 
 /// The field that may hold the schedules, as it is written.
 const WRAPPER: &str = "\"schedules\"";
@@ -40,8 +41,6 @@ const ITEM_BYTES: usize = 64;
 const MARK: &[u8] = b"\0schedules";
 
 type Answer = Result<Edited, ScheduleRefusal>;
-/// A request, and the key it is made under.
-type Keyed = (ScheduleRequest, Option<Arc<str>>);
 
 /// `POST /v1/schedules/batch`
 pub(crate) async fn many(
@@ -54,12 +53,12 @@ pub(crate) async fn many(
     let mut faults = Faults::default();
     let query = Query::read(text.as_deref().unwrap_or_default(), query::BATCH, &mut faults);
     refuse_faults(faults)?;
-    let key = header_key(request.headers())?;
+    let header_key = header_key(request.headers())?;
     let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
     let splitter = if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
-    let mut splitter = splitter.wrapped_in(WRAPPER);
+    let mut splitter = splitter.wrapped_in(WRAPPER).with_key();
     let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
-    let mut batch = Batch::new(&app, &caller, key, query.partial);
+    let mut batch = Batch::new(&app, &caller, query.partial);
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |place, item| batch.add(place, item)) {
             intake.discard();
@@ -68,6 +67,7 @@ pub(crate) async fn many(
     }
     splitter.finish(&mut |place, item| batch.add(place, item))?;
     let prefix = if splitter.is_wrapped() { "/schedules" } else { "" };
+    batch.key = batch_key(splitter.key(), header_key.as_ref())?;
     let whole = batch.whole_print();
     let claim = batch.claim(whole.as_ref());
     batch.check(whole.as_ref()).await?;
@@ -143,49 +143,44 @@ struct Batch<'a> {
     app: &'a App,
     caller: &'a Caller,
     now: Timestamp,
+    /// Known at the end of the body, which may be where it stands.
     key: Option<Arc<str>>,
     partial: bool,
-    requests: Vec<Result<Keyed, Problem>>,
+    requests: Vec<Result<ScheduleRequest, Problem>>,
     /// What is wrong with the whole.
     faults: Faults,
     items: Vec<Result<Box<ScheduleOrder>, Problem>>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(app: &'a App, caller: &'a Caller, key: Option<Arc<str>>, partial: bool) -> Self {
+    fn new(app: &'a App, caller: &'a Caller, partial: bool) -> Self {
         let (requests, items) = (Vec::new(), Vec::new());
-        Self { app, caller, now: app.now(), key, partial, requests, faults: Faults::default(), items }
+        Self { app, caller, now: app.now(), key: None, partial, requests, faults: Faults::default(), items }
     }
 
     fn add(&mut self, place: Place, item: &[u8]) {
         let index = self.requests.len();
-        if self.partial {
-            let mut faults = Faults::default();
-            faults.read_from(place);
-            let request = self.read(item, index, &At::ROOT, &mut faults);
-            self.requests
-                .push(request.ok_or_else(|| Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX)));
-            return;
-        }
-        let mut faults = std::mem::take(&mut self.faults);
+        let mut faults = Faults::default();
         faults.read_from(place);
-        let request = self.read(item, index, &At::ROOT.item(index), &mut faults);
-        self.faults = faults;
-        // Without a request there is a fault, and then nothing is made at all.
-        let refused = || Problem::new(Code::Internal, "a schedule was refused without a reason");
-        self.requests.push(request.ok_or_else(refused));
+        let request = self.read(item, &mut faults).ok_or_else(|| self.refusal(index, faults));
+        self.requests.push(request);
     }
 
-    fn read(&self, item: &[u8], index: usize, at: &At<'_>, faults: &mut Faults) -> Option<Keyed> {
+    fn read(&self, item: &[u8], faults: &mut Faults) -> Option<ScheduleRequest> {
         let Ok(text) = std::str::from_utf8(item) else {
-            faults.add(Code::MalformedJson, at, "the schedule is not UTF-8");
+            faults.add(Code::MalformedJson, &At::ROOT, "the schedule is not UTF-8");
             return None;
         };
-        let request = reader(self.app, self.now).read(text, at, faults)?;
-        let before = faults.count();
-        let own = request.definition.idempotency_key.as_ref();
-        let key = item_key(self.key.as_ref(), own, index, at, faults);
-        (faults.count() == before).then_some((request, key))
+        reader(self.app, self.now).read(text, &At::ROOT, faults)
+    }
+
+    /// What an item with these faults is answered with. Unless they are answered for one by one, the whole is refused for them.
+    fn refusal(&mut self, index: usize, faults: Faults) -> Problem {
+        if self.partial {
+            return Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX);
+        }
+        self.faults.append(&At::ROOT.item(index), faults);
+        Problem::new(Code::Internal, "a schedule was refused without a reason")
     }
 
     /// Checks all of them, and turns them into orders.
@@ -193,31 +188,31 @@ impl<'a> Batch<'a> {
         let mut checker = Checker::new(self.app, self.caller, self.now);
         let registered = Registered::of(self.app, self.caller);
         for (index, request) in std::mem::take(&mut self.requests).into_iter().enumerate() {
-            let (mut request, key) = match request {
+            let mut request = match request {
                 Ok(request) => request,
                 Err(problem) => {
                     self.items.push(Err(problem));
                     continue;
                 }
             };
+            let mut faults = Faults::default();
+            let own = request.definition.idempotency_key.as_ref();
+            let key = item_key(self.key.as_ref(), own, index, &At::ROOT, &mut faults);
             let mut claim = creation_claim(key, &request, self.now);
-            if let (Some(claim), Some(whole), None) = (&mut claim, whole, &request.definition.idempotency_key)
-            {
+            if let (Some(claim), Some(whole), None) = (&mut claim, whole, own) {
                 claim.fingerprint = digest(&[whole, &claim.fingerprint]);
             }
             registered.fill_schedule(&mut request);
-            let place = At::ROOT.item(index);
-            let mut faults = Faults::default();
-            if self.partial {
-                checker.check(&request, None, &At::ROOT, &mut faults).await?;
+            checker.check(&request, None, &At::ROOT, &mut faults).await?;
+            let tenant = &self.caller.tenant;
+            let is_fine =
+                faults.is_empty() || is_late_repeat(self.app, tenant, claim.as_ref(), &faults).await?;
+            let item = if is_fine {
+                Ok(Box::new(creation(self.app, tenant, request, claim)))
             } else {
-                checker.check(&request, None, &place, &mut self.faults).await?;
-            }
-            self.items.push(if faults.is_empty() {
-                Ok(Box::new(creation(self.app, &self.caller.tenant, request, claim)))
-            } else {
-                Err(Problem::from_faults(faults).shortened(ITEM_FAULTS_MAX))
-            });
+                Err(self.refusal(index, faults))
+            };
+            self.items.push(item);
         }
         Ok(())
     }
@@ -230,7 +225,7 @@ impl Batch<'_> {
         if self.partial || self.key.is_none() {
             return None;
         }
-        let prints = self.requests.iter().flatten().flat_map(|(request, _)| fingerprint(request));
+        let prints = self.requests.iter().flatten().flat_map(fingerprint);
         Some(digest(&[&prints.collect::<Vec<u8>>()]))
     }
 

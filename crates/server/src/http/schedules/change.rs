@@ -11,7 +11,7 @@ use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::schedule_request::ScheduleRequest;
 use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::job::Priority;
-use tidewheel_core::schedule::{Schedule, ScheduleId, State as ScheduleState, check_name};
+use tidewheel_core::schedule::{Schedule, ScheduleId, State as ScheduleState, anchored, check_name};
 use tidewheel_store::{Edited, IdempotencyClaim, KeyUse, ScheduleCommand, ScheduleOrder, ScheduleRefusal};
 
 use super::check::Checker;
@@ -106,6 +106,9 @@ pub(crate) async fn put(
             return Err(stale(current.version));
         }
         wanted.check(&current)?;
+        // Said again, an interval goes on counting from where it did: that is no other rule.
+        let rule = Arc::clone(&request.definition.rule);
+        request.definition.rule = anchored(rule, Some(&current.definition.rule), now);
         check(&app, &caller, &request, &current).await?;
         match change(&app, &current, request, claim.clone()).await? {
             Err(ScheduleRefusal::StaleVersion { .. }) if !wanted.is_certain() => {}

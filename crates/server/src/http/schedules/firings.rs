@@ -19,6 +19,7 @@ use crate::http::app::App;
 use crate::http::caller::{Caller, SchedulePath};
 use crate::http::problem::Problem;
 use crate::http::retention::Retention;
+use crate::http::scope::look_up;
 
 /// Jobs read at once: with the largest payloads, some 13 MB.
 const READ_COUNT_MAX: usize = 200;
@@ -48,9 +49,10 @@ pub(crate) async fn list(
 async fn write(items: &mut JsonWriter, app: &App, schedule: &Schedule, rows: &[Row]) -> Result<(), Problem> {
     let tenant = &schedule.tenant;
     let ids: Vec<JobId> = rows.iter().filter_map(|row| job_of(&row.entry)).collect();
-    let found = app.engine.store().get(tenant, ids).await?;
+    // A row whose job cannot be read says no more than one whose job is gone.
+    let found = look_up(&**app.engine.store(), tenant, &ids).await?.into_iter().flatten();
     let retention = Retention::of(app, tenant);
-    let seen = found.into_iter().flatten().filter(|job| !retention.hides(job));
+    let seen = found.flatten().filter(|job| !retention.hides(job));
     let jobs: BTreeMap<JobId, Job> = seen.map(|job| (job.id, job)).collect();
     let now = app.now();
     for row in rows {
