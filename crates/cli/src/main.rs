@@ -80,8 +80,7 @@ fn run(cli: Cli, out: Out) -> Result<(), Failure> {
         }
         Verb::BenchWorker(args) => {
             let url = cli.globals.url.unwrap_or_default();
-            // Handlers that do nothing are done on one thread, as `worker run` has it.
-            runtime(Builder::new_current_thread())?
+            runtime(Builder::new_multi_thread())?
                 .block_on(bench::run_worker(args, url))
                 .map_err(Failure::Server)
         }
