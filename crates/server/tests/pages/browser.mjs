@@ -9,6 +9,9 @@ import { join } from "node:path";
 const WAIT_MS_MAX = 30_000;
 const LOOK_EVERY_MS = 50;
 
+// What the browser says of a page that was left while it was asked for something.
+const PAGE_LEFT = /navigated or closed|context was destroyed|Cannot find (default execution )?context/;
+
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // Looks again and again until there is something to see.
@@ -157,7 +160,7 @@ class Tab {
   // Waits until the page is shown.
   async ready(path) {
     const wanted = JSON.stringify(path);
-    await eventually(() => this.run(`location.pathname + location.search === ${wanted} && document.getElementById("main")?.dataset.ready === "true"`), `the page ${path}`);
+    await this.until(`location.pathname + location.search === ${wanted} && document.getElementById("main")?.dataset.ready === "true"`, `the page ${path}`);
   }
 
   // The value of an expression in the page; promises are waited for.
@@ -167,8 +170,18 @@ class Tab {
     return result.value;
   }
 
+  // As `run`, where the page may be left meanwhile: then there is no value.
+  async runOrLeave(expression) {
+    try {
+      return await this.run(expression);
+    } catch (error) {
+      if (!PAGE_LEFT.test(error.message)) throw error;
+      return undefined;
+    }
+  }
+
   until(expression, what = expression) {
-    return eventually(() => this.run(expression), what);
+    return eventually(() => this.runOrLeave(expression), what);
   }
 
   text(selector = "main") {
@@ -183,7 +196,7 @@ class Tab {
   async press(name, within = "body") {
     const find = `[...document.querySelectorAll(${JSON.stringify(within)} + " button, " + ${JSON.stringify(within)} + " a")].find((node) => (node.innerText ?? "").trim() === ${JSON.stringify(name)} && !node.disabled)`;
     await this.until(`${find} !== undefined`, `the button ${name}`);
-    await this.run(`${find}.click()`);
+    await this.runOrLeave(`${find}.click()`);
   }
 
   // Writes into a field as somebody would.
