@@ -18,6 +18,7 @@ use tidewheel_core::place::{Bucket, Position, Shard};
 use tidewheel_core::time::Timestamp;
 
 use self::again::Again;
+use super::ready::Crowded;
 use super::turns::Turns;
 
 /// What is made up for is read at a limited pace, apart from what falls due now, so that neither delays the other
@@ -66,6 +67,8 @@ pub(super) struct Read {
     pub(super) until: Timestamp,
     /// The last read of the stretch found no room, so that this one may well find none.
     pub(super) had_no_room: bool,
+    /// Where the stretch last found too many already.
+    pub(super) crowded: Option<Crowded>,
     /// One has waited for room for a due job lately.
     pub(super) has_waited: bool,
     /// Tells it from others of the same stretch.
@@ -81,7 +84,7 @@ pub(super) enum Reached {
     End { next_at: Option<Timestamp> },
     /// The scheduler had no room for the job at this time, the first after this position: read on from there, not before
     /// `retry_at`. Many may be due at the same time, and those before it are not read again.
-    NoRoom { after: Option<Position>, at: Timestamp, retry_at: Timestamp },
+    NoRoom { after: Option<Position>, at: Timestamp, retry_at: Timestamp, crowded: Option<Crowded> },
 }
 
 #[derive(Debug)]
@@ -92,6 +95,7 @@ struct CursorState {
     /// Not worth reading before this instant.
     not_before: Timestamp,
     had_no_room: bool,
+    crowded: Option<Crowded>,
     /// When a read last found no room for a job that was due, by the wall clock.
     waited_at: Option<Timestamp>,
     /// The latest job announced. Among live jobs, those that are made up for are looked for up to here. What is looked through
@@ -106,6 +110,7 @@ impl CursorState {
             next_at: at,
             not_before: Timestamp::MIN,
             had_no_room: false,
+            crowded: None,
             waited_at: None,
             last_at,
         }
@@ -256,15 +261,15 @@ impl Scan {
             };
             let until = match look {
                 Look::First => until,
-                Look::Again => until.min(last_at).min(scan.passed_until((bucket, part))),
+                Look::Again => until.min(last_at).min(scan.again_until((bucket, part))),
             };
             self.reads += 1;
             let stretch = Stretch { of, bucket, part, look };
-            let (after, had_no_room) = (cursor.after, cursor.had_no_room);
+            let (after, had_no_room, crowded) = (cursor.after, cursor.had_no_room, cursor.crowded);
             // Or the clock was set.
             let is_lately = |at: Timestamp| (0..WAITED_MS).contains(&now.since_ms(at));
             let has_waited = cursor.waited_at.is_some_and(is_lately);
-            let read = Read { after, until, had_no_room, has_waited, stretch, number: self.reads };
+            let read = Read { after, until, had_no_room, crowded, has_waited, stretch, number: self.reads };
             (scan.reading, scan.read) = (Some(((bucket, part), look)), self.reads);
             scan.announced = None;
             return Some(read);
@@ -296,12 +301,15 @@ impl Scan {
         let place = (stretch.bucket, stretch.part);
         scan.reading = None;
         let mut announced = scan.announced.take();
-        let known_until = scan.passed_until(place).min(now);
+        let known_until = scan.again_until(place).min(now);
         if let Some(cursor) = scan.cursors_of_mut(stretch.look).get_mut(&place) {
             let last_at = cursor.last_at;
             let worth =
                 |at: &Timestamp| stretch.part == Part::Live || *at < self.missed_before || *at <= last_at;
             cursor.had_no_room = matches!(reached, Reached::NoRoom { .. });
+            if matches!(reached, Reached::End { .. }) {
+                cursor.crowded = None;
+            }
             match reached {
                 Reached::More(position) => cursor.go_on(Some(position), position.at),
                 Reached::End { next_at } => match (stretch.look, next_at.filter(worth)) {
@@ -315,7 +323,8 @@ impl Scan {
                         scan.cursors.remove(&place);
                     }
                 },
-                Reached::NoRoom { after, at, retry_at } => {
+                Reached::NoRoom { after, at, retry_at, crowded } => {
+                    cursor.crowded = crowded;
                     if at <= now {
                         cursor.waited_at = Some(now);
                     }

@@ -1,10 +1,11 @@
-//! What is in memory between the store and its delivery: the wheel (near, not yet due), the lanes (due), and
+//! What is in memory between the store and its delivery: the wheel (near, or due a moment ago), the lanes (due), and
 //! the jobs being claimed or delivered. Bounded: what finds no room stays in the store, and the lot it belongs
 //! to (one tenant's jobs of one priority for one destination) remembers from where to read on.
 
 mod allotments;
 mod breakers;
 mod demand;
+mod due;
 mod expiry;
 mod hold_back;
 mod interest;
@@ -45,8 +46,8 @@ pub(super) use self::demand::Wish;
 use self::expiry::Expiries;
 pub use self::interest::{Interest, Tenants};
 use self::lane_slots::LaneSlot;
-pub(super) use self::offer::{MayWait, Offer};
-use self::offer::{NO_ROOM_AHEAD_MS_MAX, NO_ROOM_MS_MIN, WINDOW_MS, time_for};
+pub(super) use self::offer::{Crowded, MayWait, Offer};
+use self::offer::{NO_ROOM_AHEAD_MS_MAX, NO_ROOM_MS_MIN, time_for};
 pub(super) use self::origin::host_of;
 pub(crate) use self::origin::origin_of;
 use self::own_first::OwnFirst;
@@ -197,11 +198,10 @@ impl Ready {
         }
         if self.is_full() {
             let half_ms = at.since_ms(now) / 2;
-            return Offer::NoRoom { wait_ms: half_ms.clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX) };
+            let wait_ms = half_ms.clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX);
+            return Offer::NoRoom { wait_ms, crowded: None };
         }
-        let bytes = job.size_bytes();
-        self.hold(job.id, Held { due_at: at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
-        self.wheel.insert(at.as_ms(), job);
+        self.hold_in_wheel(job, at);
         Offer::Held
     }
 
@@ -210,44 +210,22 @@ impl Ready {
         self.looked_at = now;
     }
 
-    /// Moves what has fallen due from the wheel into the lanes.
-    pub(super) fn advance(&mut self, now: Timestamp) {
-        self.looked_at = now;
-        let mut fired = std::mem::take(&mut self.fired);
-        self.wheel.advance(now.as_ms(), &mut fired);
-        for job in fired.drain(..) {
-            // Jobs that were moved or ended since are still in the wheel, but no longer held there.
-            if self.waits_in_wheel(&job) {
-                self.unhold(&job.id);
-                self.enter_lane(job, now, MayWait::No, false);
-            }
-        }
-        self.fired = fired;
-        // The second half is for a wall clock that was set back.
-        if now >= self.window_ends || now.plus_ms(WINDOW_MS) < self.window_ends {
-            self.window_ends = now.plus_ms(WINDOW_MS);
-            for slot in self.lanes.iter_mut().flatten() {
-                slot.picked_before = std::mem::take(&mut slot.picked_now);
-            }
-            for lot in std::mem::take(&mut self.failed_refills) {
-                if let Some(overflow) = self.overflow_mut(&lot) {
-                    overflow.queued = false;
-                }
-                self.queue_refill(lot.lane, lot.key);
-            }
-        }
-    }
-
-    /// When the wheel should be turned next.
-    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
-        self.wheel.next_expiry().map(Timestamp::from_ms)
-    }
-
     /// Jobs that are worth reading in one go: for what is more there would be no room. When memory is full, what there is
     /// room for may stand behind much for which there is none; but not where a reader found no room for the very next.
-    pub(super) fn worth_reading(&self, had_no_room: bool) -> usize {
+    pub(super) fn worth_reading(
+        &self,
+        tenant: &Tenant,
+        had_no_room: bool,
+        crowded: Option<Crowded>,
+    ) -> usize {
         let least = if had_no_room { self.config.lot_count_min } else { READ_COUNT_MIN };
-        self.config.held_count_max.saturating_sub(self.waiting_count).max(least)
+        let free = self.config.held_count_max.saturating_sub(self.waiting_count).max(least);
+        let of_lot = crowded.and_then(|lot| {
+            let slot = self.lanes.get(lot.lane)?.as_ref()?;
+            // Some more, or it would be read on and on for next to nothing.
+            Some(slot.lane.free(tenant.as_str(), lot.priority).max((self.config.quantum / 2).max(1)))
+        });
+        free.min(of_lot.unwrap_or(usize::MAX)).min(self.config.quantum)
     }
 
     fn is_full(&self) -> bool {
@@ -282,7 +260,7 @@ impl Ready {
         let is_held_back = self.holds_back(index, job.tenant.as_str());
         let (lot_max, lot_min) = (self.config.lot_count_max, self.config.lot_count_min);
         let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else {
-            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
+            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN, crowded: None };
         };
         let at = job.status.due_at;
         if !refilling
@@ -303,7 +281,8 @@ impl Ready {
             };
             let moves = is_worth_it && !is_held_back;
             if moves || refilling {
-                return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked) };
+                let crowded = (lot_count >= lot_max).then_some(Crowded { lane: index, priority });
+                return Offer::NoRoom { wait_ms: time_for(lot_max / 2, picked), crowded };
             }
             if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
                 slot.overflows.insert(key(&job), Overflow::starting_at(at));
@@ -321,7 +300,7 @@ impl Ready {
         };
         let joins = !slot.is_queue && !slot.lane.has(&entry.tenant);
         if slot.lane.push(entry).is_err() {
-            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN };
+            return Offer::NoRoom { wait_ms: NO_ROOM_MS_MIN, crowded: None };
         }
         let expires_at = self.expiries.watch(&job);
         if joins {
@@ -398,12 +377,6 @@ impl Ready {
             |tenant: &Tenant| SubShard::all().any(|sub| wanted(Shard::of_sub_shard(tenant, sub, shards)));
         self.breakers.keep(is_any);
         self.allotments.keep(|tenant, id| wanted(Shard::of_job(tenant, id, shards)));
-    }
-
-    /// Whether the wheel's entry of a job is the one that counts.
-    fn waits_in_wheel(&self, job: &Job) -> bool {
-        let held = self.held.get(&job.id);
-        held.is_some_and(|held| held.stage == Stage::Wheel && held.due_at == job.status.due_at)
     }
 
     /// A job has ended or is run elsewhere: forgets it. Says whether it was being delivered.

@@ -1,5 +1,7 @@
 //! What comes of offering a job to memory, and when a reader that found no room comes back.
 
+use tidewheel_core::job::Priority;
+
 /// The time over which it is counted how many jobs a lane moves.
 pub(super) const WINDOW_MS: i64 = 100;
 /// When a reader comes back that found no room, at least.
@@ -28,8 +30,16 @@ pub(in crate::engine) enum Offer {
     Later,
     /// It stays in the store; its lot will read it when there is room.
     Overflowed,
-    /// There is no room now, but there will be shortly: for a read that is worth it in about so many milliseconds.
-    NoRoom { wait_ms: i64 },
+    /// There is no room now, but there will be shortly: for a read that is worth it in about so many milliseconds. If it is
+    /// its lane that is full of such jobs, that is told, too.
+    NoRoom { wait_ms: i64, crowded: Option<Crowded> },
+}
+
+/// A lane that has as many jobs of one priority of a tenant as there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Crowded {
+    pub(super) lane: usize,
+    pub(super) priority: Priority,
 }
 
 /// How long a lane takes for `count` jobs that moves `picked` in a window; at most a window, after which it may be

@@ -75,7 +75,7 @@ impl Ready {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
     use std::sync::Arc;
@@ -93,9 +93,9 @@ mod tests {
         Interest, MayWait, Outlet, Picked, Recipient, Subscriber, SubscriberId, Taker,
     };
 
-    const NOW: Timestamp = Timestamp::from_ms(1_000_000);
+    pub(in crate::engine::ready) const NOW: Timestamp = Timestamp::from_ms(1_000_000);
 
-    fn job(tail: u128) -> Arc<Job> {
+    pub(in crate::engine::ready) fn job(tail: u128) -> Arc<Job> {
         let spec = Spec {
             kind: "t".into(),
             payload: Bytes::from_static(b"{}"),
@@ -113,7 +113,11 @@ mod tests {
         Arc::new(Job::new(Tenant::default(), spec, NOW, tail << 24))
     }
 
-    fn subscribe(ready: &mut Ready, credits: usize, outlet: Outlet) -> SubscriberId {
+    pub(in crate::engine::ready) fn subscribe(
+        ready: &mut Ready,
+        credits: usize,
+        outlet: Outlet,
+    ) -> SubscriberId {
         ready.subscribe(Subscriber {
             worker: "w".into(),
             queues: Arc::from([Arc::from("q")]),

@@ -1,12 +1,13 @@
 //! What was read before and is looked through again, in case something was lost: a hint, news of another node, a cursor.
 //!
-//! It has cursors of its own, so that whoever reads for the first time is never taken back: they go through what that reader has
-//! passed, oldest first, and take turns with it. A sweep that finds them on their way does not take them back either; what it found
-//! is looked through once they have come to their end. Else a tenant with more due jobs that nobody takes than are read
-//! between two sweeps would be read from its beginning for ever, and nobody would come to what lies behind.
+//! It has cursors of its own, so that whoever reads for the first time is never taken back: they go through what that reader had
+//! passed when they began, oldest first, and take turns with it. What it passes meanwhile it has only just read. A sweep that finds
+//! them on their way does not take them back either; what it found is looked through once they have come to their end. Else
+//! a tenant with more due jobs that nobody takes than are read between two sweeps would be read from its beginning for
+//! ever, and nobody would come to what lies behind.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
@@ -17,8 +18,8 @@ use super::{CursorState, Look, Part, Place, Scan, Stretch, TenantScan, TenantSha
 #[derive(Debug, Default)]
 pub(super) struct Again {
     cursors: BTreeMap<Place, CursorState>,
-    /// Where this round has been, or is.
-    begun: BTreeSet<Place>,
+    /// Where this round has been, or is, and up to where that had been read for the first time when it came there.
+    begun: BTreeMap<Place, Timestamp>,
     /// The first job in each of those when it was last swept: for the next round.
     wanted: BTreeMap<Place, Timestamp>,
     /// The part that was read last.
@@ -50,13 +51,15 @@ impl Again {
         oldest(true).or_else(|| oldest(false))
     }
 
-    fn begin(&mut self, place: Place) {
-        self.begun.insert(place);
+    fn begin(&mut self, place: Place, passed_until: Timestamp) {
+        // What is made up for may be found to reach further while it is looked through.
+        let passed = if place.1 == Part::Live { passed_until } else { Timestamp::MAX };
+        self.begun.entry(place).or_insert(passed);
         self.last = Some(place.1);
     }
 
     fn sweep(&mut self, place: Place, at: Timestamp, horizon: Timestamp) {
-        if self.begun.contains(&place) {
+        if self.begun.contains_key(&place) {
             // What was heard last is nearest to what is so now.
             self.wanted.insert(place, at);
         } else {
@@ -85,7 +88,7 @@ impl Again {
         if self.cursors.keys().any(is_same) {
             return;
         }
-        self.begun.retain(|other| !is_same(other));
+        self.begun.retain(|other, _| !is_same(other));
         for (other, at) in std::mem::take(&mut self.wanted) {
             if is_same(&other) {
                 self.open_swept(other, at, horizon);
@@ -128,7 +131,7 @@ impl TenantScan {
         let again = again.filter(|_| first.is_none() || self.again_is_next);
         self.again_is_next = again.is_none();
         let Some(place) = again else { return first.map(|place| (place, Look::First)) };
-        self.again.begin(place);
+        self.again.begin(place, self.passed_until(place));
         Some((place, Look::Again))
     }
 
@@ -136,6 +139,12 @@ impl TenantScan {
     pub(super) fn passed_until(&self, place: Place) -> Timestamp {
         let after = self.cursors.get(&place).and_then(|first| first.after);
         after.map_or(Timestamp::MAX, |after| after.at)
+    }
+
+    /// Up to where a place is looked through again in this round.
+    pub(super) fn again_until(&self, place: Place) -> Timestamp {
+        let passed = self.passed_until(place);
+        self.again.begun.get(&place).map_or(passed, |at_first| passed.min(*at_first))
     }
 
     /// Ends looking through a place again where it is still read for the first time; says whether it did. Nothing is being
@@ -159,6 +168,8 @@ impl TenantScan {
         (now, horizon): (Timestamp, Timestamp),
     ) -> Option<(Timestamp, Timestamp)> {
         let last_at = self.again.cursors.get(&place)?.last_at;
+        // What lies behind that was read since, or will be.
+        next_at.take_if(|at| self.again.begun.get(&place).is_some_and(|passed| *at > *passed));
         if let Some(first) = self.cursors.get_mut(&place) {
             first.last_at = first.last_at.max(last_at);
             // One that fell due since the round began was most likely read: it is for the next round, and takes nobody back. One that

@@ -37,14 +37,14 @@ fn an_earlier_job_does_not_wait_for_the_room_of_a_later_one() {
     scan.announce(&of("a"), at(11_500));
     let read = next(&mut scan, 10_000).unwrap();
     assert!(!read.had_no_room && !read.has_waited);
-    let no_room = Reached::NoRoom { after: read.after, at: at(11_500), retry_at: at(10_500) };
+    let no_room = Reached::NoRoom { after: read.after, at: at(11_500), retry_at: at(10_500), crowded: None };
     scan.done(&read.stretch, no_room, at(10_000));
     assert_eq!(next(&mut scan, 10_040), None);
     scan.announce(&of("a"), at(10_060));
     assert_eq!(next(&mut scan, 10_050), None);
     let read = next(&mut scan, 10_060).unwrap();
     assert!(read.had_no_room && !read.has_waited && read.after < Some(just_before(at(10_061))));
-    let no_room = Reached::NoRoom { after: read.after, at: at(10_060), retry_at: at(10_062) };
+    let no_room = Reached::NoRoom { after: read.after, at: at(10_060), retry_at: at(10_062), crowded: None };
     scan.done(&read.stretch, no_room, at(10_060));
     let read = next(&mut scan, 10_062).unwrap();
     assert!(read.had_no_room && read.has_waited, "for one that was due");
@@ -84,7 +84,11 @@ fn a_tenant_is_read_in_several_shards_at_once_and_pays_for_all_of_them() {
     }
     let side_by_side: Vec<_> = (0..5).map(|_| scan.next_read(at(10), at(10), |_| true).unwrap()).collect();
     for read in side_by_side {
-        scan.done(&read.stretch, Reached::NoRoom { after: read.after, at: at(1), retry_at: at(10) }, at(10));
+        scan.done(
+            &read.stretch,
+            Reached::NoRoom { after: read.after, at: at(1), retry_at: at(10), crowded: None },
+            at(10),
+        );
     }
     let mut read_count = BTreeMap::<Tenant, usize>::new();
     for n in 0..400 {
@@ -145,7 +149,7 @@ fn no_room_reads_the_same_job_again_later() {
     let read = scan.next_read(at(10), at(10), |_| true).unwrap();
     // One of two jobs of that instant found room.
     let after = Some(Position { at: at(10), id: JobId::new(at(10), 1) });
-    scan.done(&read.stretch, Reached::NoRoom { after, at: at(10), retry_at: at(30) }, at(10));
+    scan.done(&read.stretch, Reached::NoRoom { after, at: at(10), retry_at: at(30), crowded: None }, at(10));
     assert_eq!(scan.next_read(at(20), at(20), |_| true), None);
     let again = scan.next_read(at(40), at(40), |_| true).unwrap();
     assert_eq!(again.after, after);
@@ -173,15 +177,16 @@ fn a_sweep_takes_nobody_back_and_looks_through_what_was_passed() {
     assert_eq!(read(&mut scan, now, more(20)), (Look::First, old, Some(just_before(at(10))), at(now)));
     let swept = |scan: &mut Scan| [10, 650_000].map(|ms| scan.sweep(&of("a"), at(ms), at(now)));
     swept(&mut scan);
-    // By turns; what was read once no further than it was.
+    // By turns; what was read once no further than it was then.
     assert_eq!(read(&mut scan, now, more(15)), (Look::Again, old, Some(just_before(at(10))), at(20)));
     assert_eq!(read(&mut scan, now, more(30)), (Look::First, old, Some(job_at(20)), at(now)));
     swept(&mut scan);
-    assert_eq!(read(&mut scan, now, more(17)), (Look::Again, old, Some(job_at(15)), at(30)));
+    assert_eq!(read(&mut scan, now, more(17)), (Look::Again, old, Some(job_at(15)), at(20)));
     let end = Reached::End { next_at: None };
     assert_eq!(read(&mut scan, now, end), (Look::First, old, Some(job_at(30)), at(now)));
     swept(&mut scan);
-    assert_eq!(read(&mut scan, now, end), (Look::Again, old, Some(job_at(17)), at(now)));
+    let behind = Reached::End { next_at: Some(at(25)) };
+    assert_eq!(read(&mut scan, now, behind), (Look::Again, old, Some(job_at(17)), at(20)));
     // The newer bucket has not been read at all: there is nothing to look through yet, and the next round begins.
     let first = read(&mut scan, now, end);
     assert_eq!(first, (Look::First, new, Some(just_before(at(650_000))), at(now)));
@@ -275,6 +280,35 @@ fn what_fell_due_during_a_round_and_was_passed_is_looked_through_in_the_next() {
     let waiting: Vec<_> = scan.cursors().map(|(_, _, after)| after).collect();
     assert_eq!(waiting, [Some(just_before(at(500)))], "nobody was taken back");
     assert_eq!(scan.next_read(at(200), at(200), |_| true), None, "all was looked through");
+}
+
+#[test]
+fn what_is_found_to_be_made_up_for_during_a_round_is_read_in_it() {
+    let mut scan = Scan::new(0, at(0));
+    let more = |ms| Reached::More(job_at(ms));
+    let end = Reached::End { next_at: None };
+    let missed = |scan: &mut Scan, look, reached| {
+        let read = scan.next_read(at(100), at(100), |_| true).unwrap();
+        assert_eq!((read.stretch.look, read.stretch.part), (look, Part::Missed));
+        scan.done(&read.stretch, reached, at(100));
+        read.until
+    };
+    let live = |scan: &mut Scan, last| {
+        scan.sweep(&of("a"), at(10), at(100));
+        let read = scan.next_read(at(100), at(100), |_| true).unwrap();
+        assert_eq!((read.stretch.look, read.stretch.part), (Look::Again, Part::Live));
+        scan.found_made_up(&read.stretch, (at(10), at(last)), at(100));
+        scan.done(&read.stretch, end, at(100));
+    };
+    scan.announce_made_up(&of("a"), at(10));
+    scan.announce_made_up(&of("a"), at(90));
+    missed(&mut scan, Look::First, more(60));
+    live(&mut scan, 50);
+    missed(&mut scan, Look::First, more(70));
+    missed(&mut scan, Look::Again, more(20));
+    missed(&mut scan, Look::First, end);
+    live(&mut scan, 95);
+    assert_eq!(missed(&mut scan, Look::Again, end), at(95));
 }
 
 #[test]

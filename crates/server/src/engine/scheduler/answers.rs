@@ -15,7 +15,7 @@ use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
 use crate::engine::peers;
 use crate::engine::ready::{
-    Interest, MayWait, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker,
+    Crowded, Interest, MayWait, Offer, Outlet, Recipient, Refill, Subscriber, TakeReply, Taker,
 };
 use crate::engine::scan::{Look, Part, Reached, Read, just_before};
 use crate::engine::{Take, expected_start, is_waiting, named};
@@ -41,8 +41,13 @@ fn is_stale(job: &Job, now: Timestamp) -> bool {
 
 /// There is no room for the job at `at`, and nothing waits between `after` and it: whoever tries again begins right before it,
 /// and does not pass all that has begun meanwhile once more.
-fn no_room(after: Option<Position>, at: Timestamp, now: Timestamp, wait_ms: i64) -> Reached {
-    Reached::NoRoom { after: after.max(Some(just_before(at))), at, retry_at: now.plus_ms(wait_ms) }
+fn no_room(
+    after: Option<Position>,
+    at: Timestamp,
+    now: Timestamp,
+    (wait_ms, crowded): (i64, Option<Crowded>),
+) -> Reached {
+    Reached::NoRoom { after: after.max(Some(just_before(at))), at, retry_at: now.plus_ms(wait_ms), crowded }
 }
 
 impl Scheduler {
@@ -58,7 +63,7 @@ impl Scheduler {
             Err(error) => {
                 tracing::warn!(%error, tenant = %stretch.of.tenant, "due jobs could not be read; trying again");
                 let at = read.after.map_or(stretch.bucket.start(), |position| position.at);
-                self.scan.done(stretch, no_room(read.after, at, now, READ_RETRY_MS), now);
+                self.scan.done(stretch, no_room(read.after, at, now, (READ_RETRY_MS, None)), now);
                 return;
             }
         };
@@ -116,8 +121,8 @@ impl Scheduler {
                 // It was moved while it was being read, or the news of the move was lost. Were it given up here for a
                 // time it no longer has, nobody would look for it at the one it has.
                 doubtful.push((job.tenant.clone(), job.id));
-            } else if let Offer::NoRoom { wait_ms } = self.ready.offer(job, now, horizon, may_wait) {
-                stopped = Some(no_room(passed, at, now, wait_ms));
+            } else if let Offer::NoRoom { wait_ms, crowded } = self.ready.offer(job, now, horizon, may_wait) {
+                stopped = Some(no_room(passed, at, now, (wait_ms, crowded)));
                 break;
             }
             passed = Some(position);
@@ -146,17 +151,19 @@ impl Scheduler {
             if is_ours && self.ready.stage(&job.id).is_none() {
                 let tenant = job.tenant.clone();
                 if !self.governor.draw(&tenant, monotonic_ms) {
-                    stopped =
-                        Some(passed.map_or_else(|| no_room(None, position.at, now, PACED_MS), Reached::More));
+                    stopped = Some(
+                        passed
+                            .map_or_else(|| no_room(None, position.at, now, (PACED_MS, None)), Reached::More),
+                    );
                     break;
                 }
                 match self.ready.offer(job, now, horizon, MayWait::IfMoving) {
                     Offer::Held => count += 1,
                     // It draws when its lot is read.
                     Offer::Overflowed | Offer::Later => self.governor.give_back(&tenant),
-                    Offer::NoRoom { wait_ms } => {
+                    Offer::NoRoom { wait_ms, crowded } => {
                         self.governor.give_back(&tenant);
-                        stopped = Some(no_room(passed, position.at, now, wait_ms));
+                        stopped = Some(no_room(passed, position.at, now, (wait_ms, crowded)));
                         break;
                     }
                 }

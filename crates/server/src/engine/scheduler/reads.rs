@@ -50,15 +50,15 @@ impl Scheduler {
     }
 
     fn read_stretch(&mut self, read: Read, monotonic_ms: i64) {
-        let quantum = self.config.quantum.min(self.ready.worth_reading(read.had_no_room));
+        let TenantShard { tenant, shard } = &read.stretch.of;
+        let quantum = self.ready.worth_reading(tenant, read.had_no_room, read.crowded);
         let count_max = match read.stretch.part {
             Part::Missed if read.until < self.missed_before => {
-                quantum.min(self.governor.allowance(&read.stretch.of.tenant, monotonic_ms).max(1))
+                quantum.min(self.governor.allowance(tenant, monotonic_ms).max(1))
             }
             // Among live jobs, what is made up for may be far between.
             Part::Missed | Part::Live => quantum,
         };
-        let TenantShard { tenant, shard } = &read.stretch.of;
         let due = due_of(tenant, *shard, read.stretch.bucket, count_max);
         let due = Due { after: read.after, until: read.until, ..due };
         self.reads += 1;
@@ -71,12 +71,8 @@ impl Scheduler {
 
     fn read_for_lot(&mut self, refill: Refill, now: Timestamp) {
         let key = &refill.lot.key;
-        let due = due_of(
-            &key.tenant,
-            key.shard,
-            refill.bucket,
-            self.config.quantum.min(self.ready.worth_reading(false)),
-        );
+        let count_max = self.ready.worth_reading(&key.tenant, false, None);
+        let due = due_of(&key.tenant, key.shard, refill.bucket, count_max);
         let due = Due { after: Some(refill.after), until: now, ..due };
         self.reads += 1;
         let shared = Arc::clone(&self.shared);
