@@ -8,6 +8,7 @@ use serde::Serialize;
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::Notify;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::bounds;
 use super::failure::Failure;
@@ -43,10 +44,21 @@ impl Stop {
     }
 }
 
+/// A job's id, for tables: told from others without a look at their texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key(u128);
+
+impl Key {
+    pub(super) fn of(id: &str) -> Self {
+        Self(xxh3_128(id.as_bytes()))
+    }
+}
+
 /// An attempt in the worker's hands.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) job: LeasedJob,
+    pub(super) key: Key,
     /// The code of the first reason to stop; 0 while there is none.
     stop: AtomicU8,
     stopped: Notify,
@@ -55,7 +67,8 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn new(job: LeasedJob) -> Self {
-        Self { job, stop: AtomicU8::new(0), stopped: Notify::new(), progress: Mutex::new(None) }
+        let (key, stop) = (Key::of(&job.id), AtomicU8::new(0));
+        Self { job, key, stop, stopped: Notify::new(), progress: Mutex::new(None) }
     }
 
     /// Asks it to stop; the first reason stands.

@@ -12,7 +12,7 @@ use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
 use tokio::time::Instant;
 
 use super::attend::Ended;
-use super::context::{Attempt, Stop};
+use super::context::{Attempt, Key, Stop};
 use super::refusal;
 use crate::proto::v1::{
     AttemptRef, CancelJobs, HeartbeatAnswers, JobBatch, LeasedJob, OutcomeAnswer, OutcomeAnswers, Released,
@@ -35,6 +35,7 @@ enum Phase {
 #[derive(Debug)]
 struct Held {
     attempt: Arc<Attempt>,
+    token: u64,
     phase: Phase,
     /// Since when its lease counts.
     leased_at: Instant,
@@ -91,7 +92,7 @@ pub(super) struct Room {
 /// What lies on the desk.
 pub(super) struct Desk {
     room: Room,
-    held: FxHashMap<String, Held>,
+    held: FxHashMap<Key, Held>,
     /// In the order they came; what is no longer waiting is passed over.
     queue: VecDeque<Arc<Attempt>>,
     waiting: usize,
@@ -200,17 +201,18 @@ impl Desk {
     }
 
     fn take_in(&mut self, job: LeasedJob, now: Instant) {
-        if let Some(known) = self.held.get(&job.id) {
-            if known.attempt.job.token >= job.token {
+        let attempt = Arc::new(Attempt::new(job));
+        let token = attempt.job.token;
+        if let Some(known) = self.held.get(&attempt.key) {
+            if known.token >= token {
                 return;
             }
             // A later attempt: the earlier one is over.
-            let id = job.id.clone();
-            self.forget(&id, Stop::LeaseOver);
+            self.forget(attempt.key, Stop::LeaseOver);
         }
-        let attempt = Arc::new(Attempt::new(job));
         let held = Held {
             attempt: Arc::clone(&attempt),
+            token,
             phase: Phase::Waiting,
             leased_at: now,
             beat_at: None,
@@ -218,7 +220,7 @@ impl Desk {
             refused: false,
         };
         self.waiting += 1;
-        self.held.insert(attempt.job.id.clone(), held);
+        self.held.insert(attempt.key, held);
         if self.draining {
             self.end(&attempt, outcome::Result::Released(Released {}));
         } else {
@@ -236,7 +238,7 @@ impl Desk {
                 continue;
             }
             if now.saturating_duration_since(held.leased_at) >= safe {
-                self.forget(&attempt.job.id, Stop::LeaseOver);
+                self.forget(attempt.key, Stop::LeaseOver);
                 continue;
             }
             held.phase = Phase::Running;
@@ -261,7 +263,7 @@ impl Desk {
                 held.phase = Phase::Ended(outcome);
                 self.reports(ended.attempt);
             }
-            None => self.forget(&ended.attempt.job.id, Stop::Cancelled),
+            None => self.forget(ended.attempt.key, Stop::Cancelled),
         }
     }
 
@@ -281,12 +283,12 @@ impl Desk {
 
     /// The attempt, if it is the one that is held.
     fn of(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
-        self.held.get_mut(&attempt.job.id).filter(|held| Arc::ptr_eq(&held.attempt, attempt))
+        self.held.get_mut(&attempt.key).filter(|held| Arc::ptr_eq(&held.attempt, attempt))
     }
 
     /// The attempt no longer counts.
-    fn forget(&mut self, id: &str, why: Stop) {
-        let Some(held) = self.held.remove(id) else { return };
+    fn forget(&mut self, key: Key, why: Stop) {
+        let Some(held) = self.held.remove(&key) else { return };
         held.attempt.stop(why);
         match held.phase {
             Phase::Waiting => self.waiting -= 1,
@@ -296,8 +298,8 @@ impl Desk {
         }
     }
 
-    fn is_held(&self, id: &str, token: u64) -> bool {
-        self.held.get(id).is_some_and(|held| held.attempt.job.token == token)
+    fn is_held(&self, key: Key, token: u64) -> bool {
+        self.held.get(&key).is_some_and(|held| held.token == token)
     }
 
     /// Takes answers to outcomes; returns those that refuse.
@@ -305,11 +307,12 @@ impl Desk {
         self.batches = self.batches.saturating_sub(1);
         let mut refused = Vec::new();
         for answer in answers.jobs {
+            let key = Key::of(&answer.id);
             let is_taken = matches!(answer.code.as_str(), "accepted" | "already");
             // A job that was to be handed back and is taken already is where it should be.
-            let is_fine = is_taken || self.held.get(&answer.id).is_some_and(Held::is_handed_back);
-            if self.is_held(&answer.id, answer.token) && (is_taken || !self.fails_instead(&answer)) {
-                self.forget(&answer.id, Stop::LeaseOver);
+            let is_fine = is_taken || self.held.get(&key).is_some_and(Held::is_handed_back);
+            if self.is_held(key, answer.token) && (is_taken || !self.fails_instead(key, &answer)) {
+                self.forget(key, Stop::LeaseOver);
             }
             if !is_fine {
                 refused.push(answer);
@@ -320,9 +323,9 @@ impl Desk {
 
     /// An attempt that still counts, but not with what was said of it, has failed for good. Says whether it is one. That is
     /// said once: a server that refuses even this is not asked without end.
-    fn fails_instead(&mut self, answer: &OutcomeAnswer) -> bool {
+    fn fails_instead(&mut self, key: Key, answer: &OutcomeAnswer) -> bool {
         let Some(instead) = refusal::instead(answer) else { return false };
-        let Some(held) = self.held.get_mut(&answer.id) else { return false };
+        let Some(held) = self.held.get_mut(&key) else { return false };
         if held.refused || held.is_handed_back() {
             return false;
         }
@@ -337,11 +340,12 @@ impl Desk {
     pub(super) fn heartbeats_answered(&mut self, answers: &HeartbeatAnswers) {
         self.asked_at = None;
         for answer in &answers.jobs {
+            let key = Key::of(&answer.id);
             if answer.code != "accepted" && answer.code != "already" {
-                if self.is_held(&answer.id, answer.token) {
-                    self.forget(&answer.id, Stop::LeaseOver);
+                if self.is_held(key, answer.token) {
+                    self.forget(key, Stop::LeaseOver);
                 }
-            } else if let Some(held) = self.held.get_mut(&answer.id)
+            } else if let Some(held) = self.held.get_mut(&key)
                 && let Some(beat_at) = held.beat_at.take()
             {
                 held.leased_at = beat_at;
@@ -352,9 +356,10 @@ impl Desk {
     /// The server says that attempts no longer count.
     pub(super) fn called_off(&mut self, cancels: &CancelJobs) {
         for job in &cancels.jobs {
-            if self.is_held(&job.id, job.token) {
+            let key = Key::of(&job.id);
+            if self.is_held(key, job.token) {
                 let why = if job.reason == "cancelled" { Stop::Cancelled } else { Stop::LeaseOver };
-                self.forget(&job.id, why);
+                self.forget(key, why);
             }
         }
     }
@@ -362,8 +367,8 @@ impl Desk {
     /// The server wants back what has not started.
     pub(super) fn asked_back(&mut self, asked: TakeBack) {
         for job in asked.jobs {
-            let Some(held) = self.held.get_mut(&job.id) else { continue };
-            if held.attempt.job.token != job.token {
+            let Some(held) = self.held.get_mut(&Key::of(&job.id)) else { continue };
+            if held.token != job.token {
                 continue;
             }
             match held.phase {
@@ -423,10 +428,9 @@ impl Desk {
         let over = |held: &Held| {
             !matches!(held.phase, Phase::Ended(_)) && now.saturating_duration_since(held.leased_at) >= safe
         };
-        let over: Vec<String> =
-            self.held.values().filter(|held| over(held)).map(|held| held.attempt.job.id.clone()).collect();
-        for id in over {
-            self.forget(&id, Stop::LeaseOver);
+        let over: Vec<Key> = self.held.iter().filter(|(_, held)| over(held)).map(|(key, _)| *key).collect();
+        for key in over {
+            self.forget(key, Stop::LeaseOver);
         }
     }
 }
