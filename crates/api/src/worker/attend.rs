@@ -1,6 +1,7 @@
 //! Running one handler: its timeout, its panics, and the grace it has once it is to stop.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use tokio::sync::mpsc;
 use super::bounds;
 use super::context::{Attempt, Context, Stop};
 use super::failure::Failure;
-use super::handlers::{Handler, Verdict};
+use super::handlers::{Handler, Verdict, Work};
 use super::time;
 use crate::proto::v1::{Cancelled, Failed, Snoozed, Succeeded, outcome, snoozed};
 
@@ -69,20 +70,11 @@ pub(super) async fn attend(
 async fn run(handler: &Handler, attempt: &Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
     let mut work = handler(Context::new(Arc::clone(attempt)));
     let timeout = patience.timeout_of(attempt);
-    let over = async {
-        match timeout {
-            Some(timeout) => time::sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
-    let verdict = tokio::select! {
-        biased;
-        verdict = &mut work => Some(verdict),
-        _ = attempt.stopped() => tokio::time::timeout(patience.grace, work).await.ok(),
-        () = over => {
-            attempt.stop(Stop::TimedOut);
-            tokio::time::timeout(patience.grace, work).await.ok()
-        }
+    let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    let verdict = match at_once {
+        Poll::Ready(verdict) => Some(verdict),
+        // Apart, because it is large: where a handler need not wait, its task is small.
+        Poll::Pending => Box::pin(wait_for(work, attempt, timeout, patience.grace)).await,
     };
     match (attempt.stopping(), verdict) {
         (Some(Stop::Cancelled | Stop::LeaseOver), _) => None,
@@ -91,6 +83,30 @@ async fn run(handler: &Handler, attempt: &Arc<Attempt>, patience: Patience) -> O
         (Some(Stop::Shutdown), None | Some(Err(_))) => Some(judge(Err(Failure::Snooze(Duration::ZERO)))),
         (_, Some(verdict)) => Some(judge(verdict)),
         (None, None) => None,
+    }
+}
+
+/// What a handler comes to within its time, and within the grace once it is to stop.
+async fn wait_for(
+    mut work: Work,
+    attempt: &Attempt,
+    timeout: Option<Duration>,
+    grace: Duration,
+) -> Option<Verdict> {
+    let over = async {
+        match timeout {
+            Some(timeout) => time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        verdict = &mut work => Some(verdict),
+        _ = attempt.stopped() => tokio::time::timeout(grace, work).await.ok(),
+        () = over => {
+            attempt.stop(Stop::TimedOut);
+            tokio::time::timeout(grace, work).await.ok()
+        }
     }
 }
 

@@ -281,7 +281,8 @@ impl Session {
 
     fn start_jobs(&mut self) {
         let patience = Patience { timeout: self.config.timeout, grace: self.config.grace };
-        while let Some(attempt) = self.desk.next_to_start(time::now()) {
+        let now = time::now();
+        while let Some(attempt) = self.desk.next_to_start(now) {
             if let Some(handler) = self.handlers.of(&attempt.job.r#type) {
                 let (handler, ended) = (Arc::clone(handler), self.tell_ended.clone());
                 tokio::spawn(attend(handler, attempt, patience, ended));
