@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use tidewheel_core::job::Job;
 use tidewheel_core::time::Timestamp;
 
-use super::offer::WINDOW_MS;
+use super::offer::{NO_ROOM_MS_MIN, WINDOW_MS};
 use super::{Crowded, Held, MayWait, Offer, Ready, Stage};
 
 /// How long after its time a job stays in the wheel at most. Then it makes room for others, who may be faster.
@@ -35,16 +35,16 @@ impl Ready {
     }
 
     /// Puts a job into its lane, or back into the wheel behind others that were left there.
-    fn fall_due(&mut self, job: Arc<Job>, now: Timestamp, left: &mut FxHashMap<Crowded, usize>) {
+    fn fall_due(&mut self, job: Arc<Job>, now: Timestamp, left: &mut FxHashMap<Crowded, i64>) {
         let latest = job.status.due_at.plus_ms(LATE_MS_MAX);
         let may_wait = if now < latest { MayWait::ForTakers } else { MayWait::No };
         match self.enter_lane(Arc::clone(&job), now, may_wait, false) {
             Offer::NoRoom { wait_ms, crowded: Some(lot) } => {
-                // In that time the lane takes about half a lot, if it is a fast one.
-                let count = left.entry(lot).or_default();
-                let turn = 1 + *count / (self.config.lot_count_max / 2).max(1);
-                *count += 1;
-                let wait_ms = wait_ms.saturating_mul(i64::try_from(turn).unwrap_or(i64::MAX));
+                // In that time a fast lane takes half a lot. They come back at twice that pace, so that it does not run dry.
+                let place = left.entry(lot).or_insert(0_i64);
+                *place += 1;
+                let lot_max = i64::try_from(self.config.lot_count_max).unwrap_or(i64::MAX).max(1);
+                let wait_ms = (wait_ms.saturating_mul(*place) / lot_max).max(NO_ROOM_MS_MIN);
                 self.hold_in_wheel(job, now.plus_ms(wait_ms).min(latest));
             }
             // Memory is full: it is not for this one to keep it so.
@@ -144,7 +144,7 @@ mod tests {
             got.extend(Some(picked(&mut ready, now)).filter(|count| *count > 0));
             assert!(!ready.overflowed(&job(1)), "nothing is left to be read again");
         }
-        assert_eq!(got, [4, 2, 2, 2], "half a lot at a time");
+        assert_eq!(got, [4, 2, 2, 2], "in their order, as there is room");
         assert_eq!((ready.waiting(), ready.next_expiry()), (0, None));
     }
 
