@@ -185,6 +185,17 @@ fn finds_a_start_after_a_cancel() {
 #[test]
 fn finds_a_start_after_a_completion() {
     assert_eq!(after_honest([Event::Started(start(2))]), [Promise::NoStartAfterCompletion]);
+    let wish = Wish::Rerun(RUN_AT);
+    let (wishing, granted) = (Event::Wishing { id: id(), wish }, Event::Granted { id: id(), wish });
+    let mut again = honest();
+    again.push(Event::Started(start(2)));
+    again.splice(2..2, [wishing.clone(), granted.clone()]);
+    assert_eq!(judge(again, Some(done())), [Promise::NoStartAfterCompletion], "the run asked for is over");
+    let mut crossed = honest();
+    crossed.push(Event::Started(start(2)));
+    crossed.insert(2, wishing);
+    crossed.insert(5, granted);
+    assert_eq!(judge(crossed, Some(done())), [], "the end was told before another run was granted");
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl Checker {
             }
             Event::Wishing { id, wish } => self.with(*id, |seen| seen.wishing(*wish)),
             Event::Granted { id, wish } => self.with(*id, |seen| seen.granted(index, *wish)),
-            Event::Declined { id, wish } => self.with(*id, |seen| seen.declined(*wish)),
+            Event::Declined { id, wish } => self.with(*id, |seen| seen.declined(index, *wish)),
             Event::ScheduleWishing(wish) => self.schedules.entry(wish.id).or_default().wishing(wish),
             Event::ScheduleGranted(answer) => {
                 let id = answer.schedule.id;

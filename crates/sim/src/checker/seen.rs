@@ -25,6 +25,8 @@ pub(super) struct Seen {
     floor_wished: Option<Timestamp>,
     /// Somebody asked for another run and has no answer yet.
     rerun_open: bool,
+    /// Where in the record somebody last had one.
+    rerun_answered: Option<usize>,
     /// Wishes to run it again, each of which may have been granted.
     reruns: u32,
     may_be_discarded: bool,
@@ -42,7 +44,9 @@ pub(super) struct Seen {
 
 #[derive(Debug, Default)]
 struct Attempt {
-    /// When its runner last told the server of its end.
+    /// When its runner first told the server of its end.
+    first_reported: Option<usize>,
+    /// When it last did.
     reported: Option<usize>,
     /// What the server took.
     outcome: Option<Ending>,
@@ -60,6 +64,7 @@ impl Seen {
             acknowledged: false,
             floor_wished: None,
             rerun_open: false,
+            rerun_answered: None,
             reruns: 0,
             may_be_discarded: false,
             cancelled: None,
@@ -92,7 +97,7 @@ impl Seen {
     }
 
     pub(super) fn granted(&mut self, index: usize, wish: Wish) {
-        self.rerun_open = false;
+        self.answered(index, wish);
         if let Some(floor) = self.floor_wished.take() {
             (self.floor, self.floor_index) = (floor, index);
         }
@@ -101,17 +106,26 @@ impl Seen {
         }
     }
 
-    pub(super) fn declined(&mut self, _: Wish) {
-        self.rerun_open = false;
+    pub(super) fn declined(&mut self, index: usize, wish: Wish) {
+        self.answered(index, wish);
         // An earlier try of the same wish may have been granted although its answer was lost.
         self.floor = self.floor.min(self.floor_wished.take().unwrap_or(self.floor));
+    }
+
+    fn answered(&mut self, index: usize, wish: Wish) {
+        self.rerun_open = false;
+        if matches!(wish, Wish::Rerun(_) | Wish::Replay(_)) {
+            self.rerun_answered = Some(index);
+        }
     }
 
     pub(super) fn reporting(&mut self, index: usize, token: Token, ending: Option<Ending>) {
         if matches!(ending, Some(Ending::Snoozed | Ending::Released)) {
             self.free_ends += 1;
         }
-        self.attempts.entry(token).or_default().reported = Some(index);
+        let attempt = self.attempts.entry(token).or_default();
+        attempt.first_reported.get_or_insert(index);
+        attempt.reported = Some(index);
     }
 
     pub(super) fn started(
@@ -186,8 +200,11 @@ impl Seen {
             let text = format!("{first:?} and {ending:?} both accepted under token {}", token.as_u64());
             faults.push((Promise::OneOutcomePerToken, text));
         }
-        // Said again after the job was asked for once more, it is about a run that is history.
-        if ending == Ending::Succeeded && !self.rerun_open && attempt.reruns_before == self.reruns {
+        // Said again after the job was asked for once more, it is about a run that is history. So it may be where that was
+        // answered after the end was told: nobody outside knows which of the two came first.
+        let is_crossed = self.rerun_answered > attempt.first_reported;
+        let is_history = self.rerun_open || is_crossed || attempt.reruns_before != self.reruns;
+        if ending == Ending::Succeeded && !is_history {
             self.completed = true;
         }
         faults
