@@ -196,6 +196,16 @@ fn finds_a_start_after_a_completion() {
     crossed.insert(2, wishing);
     crossed.insert(5, granted);
     assert_eq!(judge(crossed, Some(done())), [], "the end was told before another run was granted");
+    let wish = Wish::Replay(RUN_AT);
+    let mut dead_only = honest();
+    dead_only.push(Event::Started(start(2)));
+    dead_only.insert(2, Event::Wishing { id: id(), wish });
+    dead_only.insert(5, Event::Granted { id: id(), wish });
+    assert_eq!(
+        judge(dead_only, Some(done())),
+        [Promise::NoStartAfterCompletion],
+        "what succeeded is not dead"
+    );
 }
 
 #[test]

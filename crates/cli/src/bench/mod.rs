@@ -77,7 +77,7 @@ pub(crate) struct BenchArgs {
     /// A minute instead of many: fewer jobs, shorter measurements
     #[arg(long)]
     quick: bool,
-    /// Due jobs of each drain [default: 1000000; 200000 with --store]
+    /// Due jobs of each drain [default: 500000; 200000 with --store]
     #[arg(long, value_name = "COUNT")]
     drain: Option<u64>,
     /// Bytes of every payload

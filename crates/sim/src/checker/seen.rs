@@ -114,7 +114,8 @@ impl Seen {
 
     fn answered(&mut self, index: usize, wish: Wish) {
         self.rerun_open = false;
-        if matches!(wish, Wish::Rerun(_) | Wish::Replay(_)) {
+        // A replay is granted to dead jobs only, so that it crosses no success.
+        if matches!(wish, Wish::Rerun(_)) {
             self.rerun_answered = Some(index);
         }
     }
