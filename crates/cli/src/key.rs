@@ -141,12 +141,6 @@ pub(crate) async fn run(verb: KeyVerb, link: Link) -> Result<(), Failure> {
         KeyVerb::List(args) => {
             pages::print(&client, || Call::get(&["keys"]), &args.page, &COLUMNS, link.out).await
         }
-        KeyVerb::Revoke(args) => {
-            for id in &args.ids {
-                client.send(&bulk::once(Call::delete(&["keys", id]))).await?;
-                link.out.note(&format!("{id} is revoked"));
-            }
-            Ok(())
-        }
+        KeyVerb::Revoke(args) => bulk::each(&args.ids, |id| Call::delete(&["keys", id]), &link).await,
     }
 }

@@ -129,6 +129,26 @@ fn a_verb_whose_answer_is_lost_is_sent_again_under_its_key() {
 }
 
 #[test]
+fn a_refusal_of_one_id_does_not_spare_those_after_it() {
+    for line in [&["job", "cancel"][..], &["schedule", "pause"], &["dlq", "discard"], &["key", "revoke"]] {
+        let stub = Stub::start(|request| {
+            if request.line.contains("gone") {
+                Answer::new(
+                    404,
+                    r#"{"title":"There is none","status":404,"detail":"none","code":"not_found"}"#,
+                )
+            } else {
+                Answer::new(200, "{}")
+            }
+        });
+        let ended = tidewheel(&stub.url, &[line, &["gone", "there"][..]].concat());
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "there\n"), "{line:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("gone: "), "{line:?}: {}", ended.stderr);
+        assert_eq!(stub.requests().len(), 2, "{line:?}");
+    }
+}
+
+#[test]
 fn a_secret_that_was_lost_on_the_way_is_told_with_what_to_do_about_it() {
     for (line, id, remedy) in [
         (&["key", "create", "--role", "viewer"][..], "key_1", "revoke it"),

@@ -18,11 +18,13 @@
 //! | [`webhook`] | signatures of pushed jobs |
 //! | [`zones`] | the rules of time zones in use, and which they are |
 //! | [`audit`] | the audit trail: chained records, and checking them |
+//! | [`glance`] | looking at a handful of jobs before dealing with each |
 //! | [`limits`] | every bound, with its unit in its name |
 
 pub mod audit;
 pub mod breaker;
 pub mod cron;
+pub mod glance;
 pub mod id;
 pub mod job;
 pub mod lanes;

@@ -190,6 +190,29 @@ async fn a_refused_outcome_fails_its_job_for_good_and_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn one_that_is_welcomed_and_sent_away_waits_longer_each_time() {
+    let mut stub = Stub::start().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let config = stub.config().on_event(move |event| {
+        if let Event::Disconnected { retry_in, .. } = event {
+            tell.send(*retry_in).unwrap();
+        }
+    });
+    let mut worker = Worker::connect(config).await.unwrap();
+    worker.handle("t", |_, (): ()| async move { Ok::<_, Failure>(()) });
+    let (_, working) = run(worker);
+    let mut waits = Vec::new();
+    // On a machine that stands still for seconds a welcome may seem to have lasted.
+    let has_grown = |waits: &[Duration]| matches!(waits, [first, .., last] if *last > *first * 4);
+    while waits.len() < 40 && !has_grown(&waits) {
+        drop(stub.welcome().await);
+        waits.push(told.recv().await.unwrap());
+    }
+    working.abort();
+    assert!(has_grown(&waits), "{waits:?}");
+}
+
+#[tokio::test]
 async fn a_draining_worker_says_what_has_begun_and_hands_back_the_rest_at_once() {
     let mut stub = Stub::start().await;
     let mut worker = Worker::connect(stub.config()).await.unwrap();

@@ -3,9 +3,11 @@
 //! reader registers before it takes its snapshot, and what was committed since is not kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::glance;
+use tidewheel_core::job::Job;
 
 use crate::place::ScheduleKey;
 use crate::schedule_record::Stored;
@@ -97,6 +99,19 @@ impl Ahead {
         schedules
     }
 
+    /// Looks at the schedules that these jobs came from.
+    pub(crate) fn glance<'j>(&self, jobs: impl Iterator<Item = &'j Arc<Job>>) {
+        let schedule_of = |job: &Arc<Job>| {
+            let id = job.spec.occurrence.as_ref()?.schedule_id;
+            Some(ScheduleKey { tenant: job.tenant.clone(), id })
+        };
+        let keys: Vec<_> = jobs.filter_map(schedule_of).collect();
+        if !keys.is_empty() {
+            let inner = self.lock();
+            glance::over(keys.iter().map(|key| inner.young.get(key).is_some_and(Stored::glance)));
+        }
+    }
+
     /// Hands over what was read of a schedule.
     pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Stored> {
         self.lock().take(key)
@@ -139,7 +154,6 @@ impl Drop for Looking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     use tidewheel_core::names::Tenant;
     use tidewheel_core::schedule::{NewSchedule, ScheduleId, create};

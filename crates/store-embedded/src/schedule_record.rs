@@ -72,6 +72,17 @@ impl Stored {
         FIXED + definition.template.payload.len() + definition.note.as_deref().map_or(0, str::len)
     }
 
+    /// A look at all that a fire takes.
+    pub(crate) fn glance(&self) -> bool {
+        let Schedule { definition, next, last_fire, active, .. } = &*self.schedule;
+        next.is_some()
+            ^ last_fire.is_some()
+            ^ active.is_empty()
+            ^ (Arc::strong_count(definition) > 1)
+            ^ definition.template.payload.is_empty()
+            ^ definition.note.is_some()
+    }
+
     /// The record in `standings`.
     pub(crate) fn encode_standing(&self) -> Vec<u8> {
         let schedule = &self.schedule;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque, hash_map};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
@@ -200,16 +201,18 @@ impl View {
                 inner.changed_order.push_back((version, tag));
             }
         }
-        for tag in published.ended {
-            if !is_read {
-                inner.remove(tag);
-            } else if let Some(Entry::UnderWay(_, ended_at)) = inner.jobs.get_mut(&tag) {
-                *ended_at = Some(version);
-                inner.ended.push_back((version, tag));
+        for handful in published.ended.chunks(HANDFUL) {
+            glance::over(handful.iter().map(|tag| inner.glance(tag)));
+            for tag in handful {
+                inner.end_attempt(*tag, version, is_read);
             }
         }
-        for (tag, under_way) in published.running {
-            inner.begin_attempt(tag, under_way);
+        let mut running = published.running.into_iter();
+        while running.len() > 0 {
+            glance::over(running.as_slice().iter().take(HANDFUL).map(|(tag, _)| inner.glance(tag)));
+            for (tag, under_way) in running.by_ref().take(HANDFUL) {
+                inner.begin_attempt(tag, under_way);
+            }
         }
         inner.sweep();
     }
@@ -263,13 +266,9 @@ impl View {
     }
 
     /// For the commit thread: calls `found` with what is known of each job without reading from disk.
-    pub(crate) fn look_up<T>(
-        &self,
-        jobs: impl Iterator<Item = (JobTag, T)>,
-        mut found: impl FnMut(JobTag, T, Known<'_>),
-    ) {
+    pub(crate) fn look_up<T>(&self, jobs: Vec<(JobTag, T)>, mut found: impl FnMut(JobTag, T, Known<'_>)) {
         let inner = self.lock();
-        for (tag, whose) in jobs {
+        for (tag, whose) in glance::each(jobs, |(tag, _)| inner.glance(tag)) {
             let known = match inner.jobs.get(&tag) {
                 Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way),
                 Some(Entry::Recent(recent)) => Known::Waiting(&recent.job),
@@ -339,6 +338,24 @@ impl Inner {
         match self.jobs.get(&tag)? {
             Entry::UnderWay(under_way, _) => Some(under_way).filter(|it| it.attempt() > attempt),
             Entry::Recent(..) => None,
+        }
+    }
+
+    /// A look at a job, if it is known.
+    fn glance(&self, tag: &JobTag) -> bool {
+        self.jobs.get(tag).is_some_and(|entry| match entry {
+            Entry::Recent(recent) => glance::job(&recent.job),
+            Entry::UnderWay(under_way, _) => glance::job(&under_way.job),
+        })
+    }
+
+    /// Forgets an attempt that ended with that commit, or leaves the trace of it that readers need.
+    fn end_attempt(&mut self, tag: JobTag, version: u64, is_read: bool) {
+        if !is_read {
+            self.remove(tag);
+        } else if let Some(Entry::UnderWay(_, ended_at)) = self.jobs.get_mut(&tag) {
+            *ended_at = Some(version);
+            self.ended.push_back((version, tag));
         }
     }
 

@@ -10,7 +10,10 @@ import pytest
 from aiohttp import web
 
 from tidewheel import Client, NewJob, Patience, TooManyRequests, Unavailable
+from tidewheel.attempt import HttpReporter
+from tidewheel.outcomes import Outcome
 from tidewheel.patience import Waits
+from tidewheel.testing import made_up_job
 
 QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.01, total_wait_s=30.0)
 SUBMITTED = {"id": "job_1", "duplicate": True, "idempotency_key": "k", "state": "ready", "run_at": None}
@@ -115,6 +118,14 @@ async def test_other_refusals_are_not_repeated() -> None:
         with pytest.raises(Exception, match="internal"):
             await client.submit("t")
     assert len(script.bodies) == 1
+
+
+async def test_what_must_not_get_lost_is_repeated_after_any_fault() -> None:
+    script = Script(problem(500, "internal"), problem(507, "full"), say(200, {}))
+    async with serve(script) as client:
+        await HttpReporter(client._transport).outcome(made_up_job(), Outcome("succeeded"))
+    assert len(script.bodies) == 3
+    assert len(set(script.bodies)) == 1
 
 
 async def test_a_change_is_repeated_under_its_key() -> None:

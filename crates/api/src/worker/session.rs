@@ -96,11 +96,13 @@ impl Session {
             };
             let error = match self.meanwhile(connecting).await {
                 Ok(opened) => {
-                    wait = RECONNECT_FIRST;
-                    match self.converse(opened).await {
-                        Ok(()) => return Ok(()),
-                        Err(error) => error,
+                    let begun = time::now();
+                    let Err(error) = self.converse(opened).await else { return Ok(()) };
+                    // Welcomed and sent away again and again is no better than not let in.
+                    if time::now().duration_since(begun) >= RECONNECT_LONGEST {
+                        wait = RECONNECT_FIRST;
                     }
+                    error
                 }
                 Err(error) if !error.is_retryable() => return Err(error),
                 Err(error) => error,

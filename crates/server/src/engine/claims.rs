@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidewheel_core::glance;
 use tidewheel_core::job::{Command, Job, Rejection, State, Token};
 use tidewheel_store::{Applied, Error, Order, Refusal};
 
@@ -36,6 +37,16 @@ pub(super) enum Granted {
     Ended(Arc<Job>),
     /// Not granted.
     Refused(Refusal),
+}
+
+impl Granted {
+    /// A look at the job.
+    pub(super) fn glance(&self) -> bool {
+        match self {
+            Self::Running(job) | Self::Ended(job) => glance::job(job),
+            Self::Refused(_) => false,
+        }
+    }
 }
 
 /// The name push deliveries run under.

@@ -156,6 +156,11 @@ impl Leases {
         held
     }
 
+    /// A look at a job's lease.
+    pub(super) fn glance(&self, id: &JobId) -> bool {
+        self.leases.get(id).is_some_and(|lease| lease.is_estimate)
+    }
+
     /// The token of a job's lease.
     pub(super) fn token(&self, id: &JobId) -> Option<Token> {
         self.leases.get(id).map(|lease| lease.token)

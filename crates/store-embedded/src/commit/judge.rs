@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Change, Job, transition};
+use tidewheel_core::job::{Change, Command, Job, transition};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, Checkpoint, Error, HeldKey, KeyUse, OnConflict, Order, Refusal, Submitted};
@@ -145,15 +146,22 @@ impl Committer {
             Ok(())
         })?;
         let mut answers = Vec::with_capacity(orders.len());
-        for (order, slot) in orders.iter().zip(slots) {
-            answers.push(match self.apply_one(group, now, order, slot) {
-                // All that an order needs is read before it changes anything.
-                Err(Error::Corrupt(reason)) => {
-                    tell_of_unreadable(&order.tenant, order.id, &reason);
-                    Err(Refusal::Unreadable)
-                }
-                answer => answer?,
-            });
+        for (orders, slots) in orders.chunks(HANDFUL).zip(slots.chunks(HANDFUL)) {
+            let jobs = slots.iter().filter_map(|slot| group.slots.get(*slot)?.job.as_ref());
+            glance::over(jobs.clone().map(glance::job));
+            if let Some(Order { command: Command::Claim { .. }, .. }) = orders.first() {
+                self.disk.shared.ahead.glance(jobs);
+            }
+            for (order, slot) in orders.iter().zip(slots) {
+                answers.push(match self.apply_one(group, now, order, *slot) {
+                    // All that an order needs is read before it changes anything.
+                    Err(Error::Corrupt(reason)) => {
+                        tell_of_unreadable(&order.tenant, order.id, &reason);
+                        Err(Refusal::Unreadable)
+                    }
+                    answer => answer?,
+                });
+            }
         }
         Ok(answers)
     }
@@ -199,8 +207,9 @@ impl Committer {
         });
         let mut on_disk = Vec::new();
         let mut slots = vec![UNKNOWN; jobs.clone().count()];
+        let wanted = jobs.zip(&mut slots);
         let wanted =
-            jobs.zip(&mut slots).map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot)));
+            wanted.map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot))).collect();
         self.disk.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
             let key = || JobKey { id, tenant: tenant.clone() };
             let (job, under_way) = match known {

@@ -1,6 +1,7 @@
 //! Turning a group into one batch, to be written beside what is judged next.
 
 use tidewheel_core::audit::Packed;
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::job::State;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, SubShard};
@@ -50,12 +51,18 @@ impl Committer {
         // A job that ends is two writes.
         plan.writes.batch.0.reserve(2 * group.slots.len());
         let mut changes = Packed::default();
-        for slot in group.slots.drain(..) {
-            if self.trail.changes {
-                note_change(&mut changes, self.disk.shared.shards, &slot);
+        let mut slots = group.slots.drain(..);
+        while slots.len() > 0 {
+            let jobs = slots.as_slice().iter().take(HANDFUL).filter_map(|slot| slot.job.as_ref());
+            glance::over(jobs.map(glance::job));
+            for slot in slots.by_ref().take(HANDFUL) {
+                if self.trail.changes {
+                    note_change(&mut changes, self.disk.shared.shards, &slot);
+                }
+                self.plan_job(&mut plan, slot)?;
             }
-            self.plan_job(&mut plan, slot)?;
         }
+        drop(slots);
         self.plan_audit(&mut plan.writes.batch, changes, group)?;
         self.plan_claims(&mut plan);
         self.plan_pointers(&mut plan, group)?;

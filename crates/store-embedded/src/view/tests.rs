@@ -29,7 +29,7 @@ enum Seen {
 
 fn known(view: &View, job: &Job) -> Seen {
     let mut seen = Seen::Nothing;
-    view.look_up(std::iter::once((JobTag::of(job), ())), |_, (), known| {
+    view.look_up(vec![(JobTag::of(job), ())], |_, (), known| {
         seen = match known {
             Known::UnderWay(_) => Seen::UnderWay,
             Known::Waiting(_) => Seen::Waiting,

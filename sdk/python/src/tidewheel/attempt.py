@@ -70,7 +70,7 @@ class HttpReporter:
         """Tells what came of it; the same outcome told twice is told once."""
         path = f"/v1/jobs/{quote(job.id, safe='')}/outcome"
         patience = Patience(total_wait_s=limits.OUTCOME_TOTAL_WAIT_S, longest_wait_s=limits.TAKE_RETRY_LONGEST_WAIT_S)
-        await self.transport.send(Call("POST", path, body=outcome.to_wire(job.token)), patience)
+        await self.transport.send(Call("POST", path, body=outcome.to_wire(job.token), insistent=True), patience)
 
 
 class HeldAttempt:

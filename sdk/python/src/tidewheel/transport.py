@@ -50,6 +50,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = limits.REQUEST_TIMEOUT_S
+    insistent: bool = False
+    """Tried again after any fault of the server's own (500, too): for what must not get lost."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Transport:
                 return await self.once(call)
             except (ApiError, Unreachable) as error:
                 error.tries = tries
-                if isinstance(error, ApiError) and not _passing(error):
+                if isinstance(error, ApiError) and not _passing(error, call):
                     raise
                 uncertain = uncertain or _may_be_done(error)
                 if isinstance(error, Unreachable):
@@ -161,8 +163,8 @@ class Transport:
                 await asyncio.sleep(wait)
 
 
-def _passing(error: ApiError) -> bool:
-    return isinstance(error, (TooManyRequests, Unavailable))
+def _passing(error: ApiError, call: Call) -> bool:
+    return isinstance(error, (TooManyRequests, Unavailable)) or (call.insistent and error.status >= 500)  # noqa: PLR2004
 
 
 def _may_be_done(error: ApiError | Unreachable) -> bool:

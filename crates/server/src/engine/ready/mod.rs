@@ -205,6 +205,11 @@ impl Ready {
         Offer::Held
     }
 
+    /// A look at what is held of a job.
+    pub(super) fn glance(&self, id: &JobId) -> bool {
+        self.held.get(id).is_some_and(|held| held.bytes > 0)
+    }
+
     /// Notes the time: what is heard of now happened by now.
     pub(super) const fn look_at_clock(&mut self, now: Timestamp) {
         self.looked_at = now;

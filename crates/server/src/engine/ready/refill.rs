@@ -4,6 +4,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tidewheel_core::glance;
 use tidewheel_core::job::{Job, Priority};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
@@ -158,7 +159,7 @@ impl Ready {
         let mut passed = refill.after;
         let tenant = &refill.lot.key.tenant;
         self.refills.charge(tenant, jobs.len());
-        for job in jobs {
+        for job in glance::each(jobs, glance::job) {
             let position = Position { at: job.status.due_at, id: job.id };
             let is_ours = self.known_lane(&job.spec.destination) == Some(refill.lot.lane)
                 && !self.held.contains_key(&job.id)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Priority, Rejection, Token};
 use tidewheel_core::names::Tenant;
@@ -112,7 +113,7 @@ impl Scheduler {
         let may_wait = if read.has_waited { MayWait::IfMoving } else { MayWait::ForTakers };
         let mut marked: Option<(Timestamp, Timestamp)> = None;
         let (mut passed, mut stopped, mut doubtful) = (read.after, None, Vec::new());
-        for job in jobs {
+        for job in glance::each(jobs, glance::job) {
             let position = job.position();
             let at = position.at;
             if MadeUp::is_marked(&job) {
@@ -188,10 +189,9 @@ impl Scheduler {
         };
         let mut news = ClaimNews::default();
         let times = (now, self.shared.clock.monotonic_ms());
-        let mut pairs = claim.picks.iter().zip(granted);
+        let mut started = self.start_each(&claim.picks, granted, times, &mut news).into_iter();
         if claim.takers.is_empty() {
-            let running: Vec<_> =
-                pairs.filter_map(|(pick, it)| self.started(pick, it, times, &mut news)).collect();
+            let running = started.flatten().collect();
             if claim.is_over {
                 self.hand_back(running);
             } else {
@@ -199,17 +199,38 @@ impl Scheduler {
             }
         } else {
             for (taker, count) in claim.takers {
-                let running: Vec<Arc<Job>> = pairs
-                    .by_ref()
-                    .take(count)
-                    .filter_map(|(pick, it)| self.started(pick, it, times, &mut news))
-                    .collect();
+                let running = started.by_ref().take(count).flatten().collect();
                 self.hand_over(taker, count, running);
             }
         }
         self.shared.metrics.started(&news.lags);
         self.shared.metrics.claims_refused(news.refused);
         self.recheck(news.doubtful);
+    }
+
+    /// What came of each claim: the jobs whose attempts may start.
+    fn start_each(
+        &mut self,
+        picks: &[Arc<Job>],
+        granted: Vec<Granted>,
+        times: (Timestamp, i64),
+        news: &mut ClaimNews,
+    ) -> Vec<Option<Arc<Job>>> {
+        let mut started = Vec::with_capacity(granted.len());
+        let mut granted = granted.into_iter();
+        for picks in picks.chunks(HANDFUL) {
+            glance::over(picks.iter().map(glance::job));
+            glance::over(granted.as_slice().iter().take(HANDFUL).map(Granted::glance));
+            self.glance(picks.iter());
+            let pairs = picks.iter().zip(granted.by_ref());
+            started.extend(pairs.map(|(pick, it)| self.started(pick, it, times, news)));
+        }
+        started
+    }
+
+    /// Looks at what is held of jobs that were looked at.
+    fn glance<'j>(&self, jobs: impl Iterator<Item = &'j Arc<Job>>) {
+        glance::over(jobs.map(|job| self.ready.glance(&job.id) ^ self.leases.glance(&job.id)));
     }
 
     /// What came of one claim; the job, if its attempt may start.
@@ -330,23 +351,12 @@ impl Scheduler {
         refused: Vec<(Tenant, JobId, Option<Token>)>,
         now: Timestamp,
     ) {
-        for job in jobs {
-            if self.is_outdated(&job) {
-                continue;
-            }
-            self.tell_holder(&job);
-            self.ready.end_delivery(&job.id);
-            if job.status.running.is_some() {
-                self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
-                continue;
-            }
-            self.leases.release(&job.id);
-            self.call_off(&job);
-            if !is_waiting(&job) {
-                self.pass_on(&job);
-            } else if !self.is_behind(&job) {
-                self.take_in(job, now);
-            }
+        let mut jobs = jobs.into_iter();
+        while jobs.len() > 0 {
+            let handful = jobs.as_slice().iter().take(HANDFUL);
+            glance::over(handful.clone().map(glance::job));
+            self.glance(handful);
+            jobs.by_ref().take(HANDFUL).for_each(|job| self.reported_one(job, now));
         }
         for (_, id, token) in &refused {
             // A stale report must not free the place of the attempt that replaced it.
@@ -357,6 +367,25 @@ impl Scheduler {
             }
         }
         self.recheck(refused.into_iter().map(|(tenant, id, _)| (tenant, id)).collect());
+    }
+
+    fn reported_one(&mut self, job: Arc<Job>, now: Timestamp) {
+        if self.is_outdated(&job) {
+            return;
+        }
+        self.tell_holder(&job);
+        self.ready.end_delivery(&job.id);
+        if job.status.running.is_some() {
+            self.leases.hold(&job, now, self.shared.clock.monotonic_ms());
+            return;
+        }
+        self.leases.release(&job.id);
+        self.call_off(&job);
+        if !is_waiting(&job) {
+            self.pass_on(&job);
+        } else if !self.is_behind(&job) {
+            self.take_in(job, now);
+        }
     }
 
     /// Lets the places of attempts go whose end cannot be written. Reading them again would tell nothing, and nobody else
