@@ -101,11 +101,7 @@ impl Ahead {
 
     /// Looks at the schedules that these jobs came from.
     pub(crate) fn glance<'j>(&self, jobs: impl Iterator<Item = &'j Arc<Job>>) {
-        let schedule_of = |job: &Arc<Job>| {
-            let id = job.spec.occurrence.as_ref()?.schedule_id;
-            Some(ScheduleKey { tenant: job.tenant.clone(), id })
-        };
-        let keys: Vec<_> = jobs.filter_map(schedule_of).collect();
+        let keys: Vec<_> = jobs.filter_map(|job| ScheduleKey::of(job)).collect();
         if !keys.is_empty() {
             let inner = self.lock();
             glance::over(keys.iter().map(|key| inner.young.get(key).is_some_and(Stored::glance)));

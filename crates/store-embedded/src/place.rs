@@ -64,6 +64,14 @@ pub(crate) struct ScheduleKey {
     pub(crate) id: ScheduleId,
 }
 
+impl ScheduleKey {
+    /// The schedule a job came from.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
+        let id = job.spec.occurrence.as_ref()?.schedule_id;
+        Some(Self { tenant: job.tenant.clone(), id })
+    }
+}
+
 /// The id is random enough for a hash; equality looks at the tenant too.
 impl Hash for ScheduleKey {
     fn hash<H: Hasher>(&self, state: &mut H) {

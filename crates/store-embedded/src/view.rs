@@ -249,13 +249,12 @@ impl View {
         let mut found: FxHashMap<_, Vec<_>> = FxHashMap::default();
         let first = inner.jobs.values().filter_map(|entry| match entry {
             Entry::UnderWay(under_way, None) if under_way.attempt() == 1 => {
-                Some((&under_way.job, under_way.job.spec.occurrence?))
+                Some((ScheduleKey::of(&under_way.job)?, under_way.job.id))
             }
             Entry::UnderWay(..) | Entry::Recent(..) => None,
         });
-        for (job, occurrence) in first {
-            let key = ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id };
-            found.entry(key).or_default().push(job.id);
+        for (key, id) in first {
+            found.entry(key).or_default().push(id);
         }
         found
     }
@@ -283,8 +282,7 @@ impl View {
         let inner = self.lock();
         let schedule_of = |tag: JobTag| {
             let Some(Entry::Recent(Recent { job, .. })) = inner.jobs.get(&tag) else { return None };
-            let occurrence = job.spec.occurrence.as_ref()?;
-            Some(ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id })
+            ScheduleKey::of(job)
         };
         tags.filter_map(schedule_of).collect()
     }

@@ -278,8 +278,7 @@ impl Group {
         }
         for slot in slots {
             let Some(job) = &slot.job else { continue };
-            let Some(occurrence) = &job.spec.occurrence else { continue };
-            let schedule = ScheduleKey { tenant: job.tenant.clone(), id: occurrence.schedule_id };
+            let Some(schedule) = ScheduleKey::of(job) else { continue };
             let is_still_so = || {
                 let now = plans.get(&schedule);
                 now.is_some_and(|now| lean::is_of(&now.schedule.definition, &job.spec))
