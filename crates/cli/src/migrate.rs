@@ -44,7 +44,7 @@ pub(crate) async fn run(args: MigrateArgs, out: Out) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--to: this program knows schemas 0 to {SCHEMA_NUMBER}")));
     }
     let all = urls.iter().map(|url| Options::new(url)).collect();
-    let done = migrate_all(all, target).await.map_err(|error| {
+    let done = migrate_all(all, target, &|waits| out.note(waits)).await.map_err(|error| {
         let text = error.to_string();
         if error.is_unreachable() { Failure::Unreachable(text) } else { Failure::Refused(text) }
     })?;

@@ -46,8 +46,8 @@ pub(crate) struct Connections {
     reports: Semaphore,
     call: Duration,
     lease_call: Duration,
-    /// How long whoever makes or drops a partition waits for a lock.
-    pub(crate) partition_lock: Duration,
+    /// How long whoever makes, changes or drops a table waits for a lock.
+    pub(crate) table_lock: Duration,
     is_closed: AtomicBool,
     /// Why it takes no writes.
     trouble: Mutex<Option<Error>>,
@@ -114,7 +114,7 @@ impl Connections {
             hosts,
             call: options.call,
             lease_call: options.lease_call.min(options.call),
-            partition_lock: options.partition_lock,
+            table_lock: options.table_lock,
             is_closed: AtomicBool::new(false),
             trouble: Mutex::new(None),
             troubled: Notify::new(),

@@ -57,7 +57,7 @@ mod upkeep;
 mod write;
 
 pub use many::{Seat, Spread, SpreadError, migrate_all, open_all};
-pub use migrate::{MigrateError, Migrated, SCHEMA_NUMBER, migrate};
+pub use migrate::{MigrateError, Migrated, SCHEMA_NUMBER, Teller, migrate};
 pub use open::OpenError;
 pub use options::{
     CALL_DEFAULT, CALLER_CONNECTIONS_COUNT_DEFAULT, CONNECT_DEFAULT, Options,

@@ -1,8 +1,13 @@
-//! The schema: numbered migrations, each in a transaction of its own, noted in the table `migrations`. A program works
-//! with the schema of its own number only; `tidewheel migrate` brings a database there.
+//! The schema: numbered migrations, each in a transaction of its own, noted in the table `migrations`. A program is started
+//! with the schema of its own number only; `tidewheel migrate` brings a database there, while nodes of the version before are
+//! at work: a step up only adds, and keeps nobody waiting.
+
+use std::time::Duration;
 
 use tidewheel_core::limits::BUCKET_MS;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::connections::config_of;
 use crate::fault::{is_cut_off, reason};
@@ -46,6 +51,21 @@ pub(crate) const SEATS_SINCE: i32 = 3;
 /// is given: it may not be there yet.
 const LOCK: &str = "SELECT pg_advisory_lock(1953064049, hashtext($1))";
 
+/// How often a table that is in use is tried for. Between one try and the next, nodes make up for what has waited behind it.
+const TRY_EVERY: Duration = Duration::from_secs(5);
+
+/// What the database says of a table that others have: it was waited for long enough, or they wait for one that the step has.
+const IN_USE: [SqlState; 2] = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
+
+/// The transaction of somebody else that has been open for longest: most likely the one that is waited for.
+const OLDEST: &str = "SELECT pid, COALESCE(NULLIF(application_name, ''), 'without a name'), \
+    extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity \
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL \
+    ORDER BY xact_start LIMIT 1";
+
+/// Is told in words what a migration waits for.
+pub type Teller<'a> = &'a (dyn Fn(&str) + Sync);
+
 /// Why a database cannot be brought, or used, as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
@@ -68,6 +88,17 @@ pub enum MigrateError {
     Older {
         /// What it has.
         found: i32,
+    },
+    /// Others did not let go of a table.
+    #[error(
+        "{name} was not applied or undone: a table it changes was in use all the time. {who}. Have that ended, and run \
+         `tidewheel migrate` again"
+    )]
+    InUse {
+        /// The step.
+        name: &'static str,
+        /// Who may have it.
+        who: String,
     },
     /// It has no schema where there should be one.
     #[error(
@@ -124,6 +155,15 @@ async fn found(client: &Client, options: &Options) -> Result<i32, MigrateError> 
 /// # Errors
 /// When the database refuses, or has a schema that this program does not know.
 pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, MigrateError> {
+    migrate_telling(options, target, &|waits| tracing::warn!("{waits}")).await
+}
+
+/// The same, and whoever asked for it is told what it waits for.
+pub(crate) async fn migrate_telling(
+    options: &Options,
+    target: i32,
+    told: Teller<'_>,
+) -> Result<Migrated, MigrateError> {
     let client = connect(options).await?;
     client.execute(LOCK, &[&options.schema]).await?;
     let from = found(&client, options).await?;
@@ -141,11 +181,13 @@ pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, Migrate
             .await?;
     }
     for migration in MIGRATIONS.iter().filter(|it| from < it.number && it.number <= target) {
-        up(&client, options, migration).await?;
+        step(&client, options, migration, &up(options, migration), told).await?;
+        tracing::info!(name = migration.name, "migrated the database");
     }
     for migration in MIGRATIONS.iter().rev().filter(|it| target < it.number && it.number <= from) {
-        let note = format!("DELETE FROM migrations WHERE number = {}", migration.number);
-        client.batch_execute(&format!("BEGIN; {}\n; {note}; COMMIT", migration.down)).await?;
+        let Migration { number, down, .. } = migration;
+        let sql = format!("{down}\n; DELETE FROM migrations WHERE number = {number}");
+        step(&client, options, migration, &sql, told).await?;
         tracing::info!(name = migration.name, "undid a migration");
     }
     if target == 0 && from > 0 {
@@ -154,17 +196,54 @@ pub async fn migrate(options: &Options, target: i32) -> Result<Migrated, Migrate
     Ok(Migrated { from, to: target })
 }
 
-async fn up(client: &Client, options: &Options, migration: &Migration) -> Result<(), MigrateError> {
+fn up(options: &Options, migration: &Migration) -> String {
     let Migration { number, name, up, .. } = migration;
-    let note = format!("INSERT INTO migrations (number, name) VALUES ({number}, '{name}')");
     let settings = match *number {
         1 => format!("INSERT INTO settings (shards, bucket_ms) VALUES ({}, {BUCKET_MS})", options.shards),
         SEATS_SINCE => options.seat.taking(),
         _ => String::new(),
     };
-    client.batch_execute(&format!("BEGIN; {up}\n; {settings}; {note}; COMMIT")).await?;
-    tracing::info!(name, "migrated the database");
-    Ok(())
+    format!("{up}\n; {settings}; INSERT INTO migrations (number, name) VALUES ({number}, '{name}')")
+}
+
+/// Changes tables in a transaction. One that somebody has in use is waited for again and again, never for long: nodes at work
+/// wait behind.
+async fn step(
+    client: &Client,
+    options: &Options,
+    migration: &Migration,
+    sql: &str,
+    told: Teller<'_>,
+) -> Result<(), MigrateError> {
+    let name = migration.name;
+    let transaction =
+        format!("BEGIN; SET LOCAL lock_timeout = {}; {sql}; COMMIT", options.table_lock.as_millis());
+    let mut tries = interval(TRY_EVERY);
+    tries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut left = options.migration_tries;
+    loop {
+        tries.tick().await;
+        let Err(error) = client.batch_execute(&transaction).await else { return Ok(()) };
+        if !error.code().is_some_and(|code| IN_USE.contains(code)) {
+            return Err(error.into());
+        }
+        client.batch_execute("ROLLBACK").await?;
+        let who = oldest(client).await?;
+        left = left.saturating_sub(1);
+        if left == 0 {
+            return Err(MigrateError::InUse { name, who });
+        }
+        told(&format!("{name} waits for a table that is in use. {who}"));
+    }
+}
+
+async fn oldest(client: &Client) -> Result<String, MigrateError> {
+    let Some(row) = client.query_opt(OLDEST, &[]).await? else {
+        return Ok("No transaction is open now".to_owned());
+    };
+    let (pid, name, seconds) =
+        (row.try_get::<_, i32>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, i64>(2)?);
+    Ok(format!("The oldest transaction, of process {pid} ({name}), has been open for {seconds} s"))
 }
 
 /// Makes the schema in an empty database; refuses one that is not this program's.

@@ -20,8 +20,11 @@ pub const CALL_DEFAULT: Duration = Duration::from_secs(15);
 /// How long what keeps leases may take. A connection that hangs must leave time to try another before the node stops to
 /// trust its leases.
 const LEASE_CALL_DEFAULT: Duration = Duration::from_secs(4);
-/// How long whoever makes or drops a partition waits for a lock: others wait behind it meanwhile.
-const PARTITION_LOCK_DEFAULT: Duration = Duration::from_secs(3);
+/// How long whoever makes, changes or drops a table waits for a lock: others wait behind it meanwhile. Longer than the second
+/// after which the database's own upkeep makes way.
+const TABLE_LOCK_DEFAULT: Duration = Duration::from_secs(3);
+/// How often a migration tries for a table that others keep in use, every five seconds.
+const MIGRATION_TRIES_COUNT_DEFAULT: u32 = 60;
 /// Longer than a machine that has much else to do takes for nothing, and well within a lease.
 const SILENCE_DEFAULT: Duration = Duration::from_secs(5);
 /// The schema the tables stand in.
@@ -48,8 +51,10 @@ pub struct Options {
     pub call: Duration,
     /// How long a call that keeps leases may take, if that is less.
     pub lease_call: Duration,
-    /// How long whoever makes or drops a partition waits for a lock.
-    pub partition_lock: Duration,
+    /// How long whoever makes, changes or drops a table waits for a lock.
+    pub table_lock: Duration,
+    /// How often a migration tries for a table that others keep in use.
+    pub migration_tries: u32,
     /// How long one of several databases may take to say that it is there, before it counts as away.
     pub silence: Duration,
     /// Whether partitions are made ahead by itself; without, everything is kept in the default ones.
@@ -78,7 +83,8 @@ impl Options {
             statement: STATEMENT_DEFAULT,
             call: CALL_DEFAULT,
             lease_call: LEASE_CALL_DEFAULT,
-            partition_lock: PARTITION_LOCK_DEFAULT,
+            table_lock: TABLE_LOCK_DEFAULT,
+            migration_tries: MIGRATION_TRIES_COUNT_DEFAULT,
             silence: SILENCE_DEFAULT,
             makes_partitions: true,
             zones: None,

@@ -43,7 +43,7 @@ pub(crate) async fn days(client: &ClientWrapper) -> Result<Vec<i64>, Trouble> {
 /// A transaction for statements that go through whole partitions; and none of them keeps others waiting for long.
 pub(crate) async fn begin(connections: &Connections) -> Result<Transaction<'_>, Trouble> {
     let transaction = connections.begin(Lane::Scheduler).await?;
-    let lock_ms = connections.partition_lock.as_millis();
+    let lock_ms = connections.table_lock.as_millis();
     let settings = format!("{SETTINGS}; SET LOCAL lock_timeout = {lock_ms}");
     transaction.client()?.batch_execute(&settings).await?;
     Ok(transaction)

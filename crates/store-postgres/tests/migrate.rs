@@ -1,11 +1,14 @@
-//! Every migration is undone and made again: on empty databases, with jobs in them, and with several databases in use.
+//! Every migration is undone and made again: on empty databases, with jobs in them, and with several databases in use. None
+//! takes anything away on its way up, and none waits for long.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod database;
 mod specs;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use specs::queued;
 use tidewheel_core::job::{Command, Finding, Job};
@@ -15,7 +18,7 @@ use tidewheel_core::place::{Bucket, Shard};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Checkpoint, OnConflict, Order, Store, Submission};
 use tidewheel_store_postgres::{
-    Migrated, Options, PostgresStore, SCHEMA_NUMBER, migrate, migrate_all, open_all,
+    MigrateError, Migrated, Options, PostgresStore, SCHEMA_NUMBER, migrate, migrate_all, open_all,
 };
 use tokio_postgres::NoTls;
 
@@ -72,6 +75,9 @@ async fn assert_there(store: &dyn Store, jobs: &[Job]) {
         assert_eq!(found.as_ref(), Some(job));
     }
 }
+
+/// Nobody hears what a migration waits for.
+fn untold(_: &str) {}
 
 /// Whatever stands in the schema.
 async fn relations(options: &Options) -> i64 {
@@ -130,8 +136,8 @@ async fn several_databases_that_were_used_go_down_and_up_again() {
     let jobs = use_it(&*store).await;
     store.close().await.unwrap();
     for target in (1..SCHEMA_NUMBER).rev() {
-        migrate_all(all.clone(), target).await.unwrap();
-        let done = migrate_all(all.clone(), SCHEMA_NUMBER).await.unwrap();
+        migrate_all(all.clone(), target, &untold).await.unwrap();
+        let done = migrate_all(all.clone(), SCHEMA_NUMBER, &untold).await.unwrap();
         assert!(done.iter().all(|done| *done == Migrated { from: target, to: SCHEMA_NUMBER }), "{done:?}");
         let store = open_all(all.clone()).await.unwrap();
         assert_there(&*store, &jobs).await;
@@ -140,8 +146,8 @@ async fn several_databases_that_were_used_go_down_and_up_again() {
         let swapped = vec![all[1].clone(), all[0].clone(), all[2].clone()];
         assert!(open_all(swapped).await.err().unwrap().to_string().contains("number 2 of 3"));
     }
-    migrate_all(all.clone(), 0).await.unwrap();
-    migrate_all(all.clone(), SCHEMA_NUMBER).await.unwrap();
+    migrate_all(all.clone(), 0, &untold).await.unwrap();
+    migrate_all(all.clone(), SCHEMA_NUMBER, &untold).await.unwrap();
     let store = open_all(all).await.unwrap();
     assert!(found(&*store, &jobs).await.iter().all(Option::is_none));
     store.close().await.unwrap();
@@ -155,11 +161,90 @@ async fn a_database_that_was_used_alone_stays_alone() {
     store.close().await.unwrap();
     for target in (1..SCHEMA_NUMBER).rev() {
         migrate(&alone, target).await.unwrap();
-        let refused = migrate_all(vec![alone.clone(), other.clone()], SCHEMA_NUMBER).await.err().unwrap();
+        let refused =
+            migrate_all(vec![alone.clone(), other.clone()], SCHEMA_NUMBER, &untold).await.err().unwrap();
         assert!(refused.to_string().contains("the only one and is given as number 1 of 2"), "{refused}");
-        migrate_all(vec![alone.clone()], SCHEMA_NUMBER).await.unwrap();
+        migrate_all(vec![alone.clone()], SCHEMA_NUMBER, &untold).await.unwrap();
         let store = PostgresStore::open(alone.clone()).await.unwrap();
         assert_there(&store, &jobs).await;
         store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_stays_in_use_is_given_up_and_nothing_is_changed() {
+    let options = database::fresh();
+    let hasty = Options { table_lock: Duration::from_millis(100), migration_tries: 1, ..options.clone() };
+    migrate(&options, SCHEMA_NUMBER - 1).await.unwrap();
+    let (mut client, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let holder = client.transaction().await.unwrap();
+    let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    holder.batch_execute(&format!("SELECT FROM {}.settings", options.schema)).await.unwrap();
+    let refused = migrate(&hasty, SCHEMA_NUMBER).await.unwrap_err();
+    assert!(matches!(refused, MigrateError::InUse { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("0005_used") && said.contains("run `tidewheel migrate` again"), "{said}");
+    // Others of this database server may have older ones.
+    assert!(said.contains("has been open for") && said.contains("of process "), "{said} {pid}");
+    holder.commit().await.unwrap();
+    let done = migrate(&options, SCHEMA_NUMBER).await.unwrap();
+    assert_eq!(done, Migrated { from: SCHEMA_NUMBER - 1, to: SCHEMA_NUMBER });
+}
+
+/// Statements of a step, without comments.
+fn statements(sql: &str) -> Vec<String> {
+    let lines = sql.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let plain = lines.collect::<Vec<_>>().join(" ");
+    plain
+        .split(';')
+        .map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|it| !it.is_empty())
+        .collect()
+}
+
+/// Whether nodes of the version before can go on as they are when this is done: it makes something of its own, or adds to a
+/// table what they need not give.
+fn only_adds(statement: &str) -> bool {
+    let makes = ["CREATE TABLE ", "CREATE INDEX ", "INSERT INTO "];
+    if makes.iter().any(|start| statement.starts_with(start)) {
+        return true;
+    }
+    let Some((_, changes)) = statement.strip_prefix("ALTER TABLE ").and_then(|rest| rest.split_once(' '))
+    else {
+        return false;
+    };
+    let takes = ["DROP ", "RENAME ", "ALTER COLUMN ", "SET "];
+    let has_values = changes
+        .split("ADD COLUMN ")
+        .skip(1)
+        .all(|column| !column.contains("NOT NULL") || column.contains("DEFAULT "));
+    changes.starts_with("ADD ") && has_values && !takes.iter().any(|word| changes.contains(word))
+}
+
+#[test]
+fn steps_up_only_add() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let is_step_up = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".up.sql") && !name.starts_with("0001")
+    };
+    let steps: Vec<PathBuf> = files.filter(is_step_up).collect();
+    assert_eq!(steps.len(), usize::try_from(SCHEMA_NUMBER).unwrap() - 1);
+    for path in steps {
+        for statement in statements(&std::fs::read_to_string(&path).unwrap()) {
+            assert!(only_adds(&statement), "{}: {statement}", path.display());
+        }
+    }
+    for taking in [
+        "DROP TABLE jobs",
+        "ALTER TABLE jobs DROP COLUMN run_at",
+        "ALTER TABLE jobs RENAME COLUMN a TO b",
+        "ALTER TABLE jobs ADD COLUMN a int NOT NULL",
+        "ALTER TABLE jobs ADD COLUMN a int, ALTER COLUMN b TYPE text",
+        "UPDATE jobs SET a = 1",
+    ] {
+        assert!(!only_adds(taking), "{taking}");
     }
 }

@@ -11,7 +11,7 @@ use tidewheel_store::Store;
 use super::part::Part;
 use super::seat::Seat;
 use super::{Spread, watch};
-use crate::migrate::{MigrateError, Migrated, SEATS_SINCE, migrate};
+use crate::migrate::{MigrateError, Migrated, SEATS_SINCE, Teller, migrate_telling};
 use crate::open::OpenError;
 use crate::options::Options;
 use crate::store::{PostgresStore, plain};
@@ -146,16 +146,21 @@ async fn open_or_wait(options: Options) -> Result<Part, SpreadError> {
     }
 }
 
-/// Brings the schemas of all these databases to `target`, one after the other; says what was done to each.
+/// Brings the schemas of all these databases to `target`, one after the other; says what was done to each, and tells meanwhile
+/// what is waited for.
 ///
 /// # Errors
 /// When one refuses, or was made for another list; those before it are done.
-pub async fn migrate_all(all: Vec<Options>, target: i32) -> Result<Vec<Migrated>, SpreadError> {
+pub async fn migrate_all(
+    all: Vec<Options>,
+    target: i32,
+    told: Teller<'_>,
+) -> Result<Vec<Migrated>, SpreadError> {
     let mut done = Vec::new();
     let mut cluster = None;
     for mut options in seated(all)? {
         options.seat.cluster.clone_from(&cluster);
-        let migrated = migrate(&options, target).await;
+        let migrated = migrate_telling(&options, target, told).await;
         done.push(migrated.map_err(|error| SpreadError::of(&options.seat, error))?);
         // An older schema says nothing of others.
         if target >= SEATS_SINCE && options.seat.count > 1 {

@@ -28,7 +28,7 @@ pub(crate) fn fresh() -> Options {
         statement: Duration::from_secs(60),
         call: Duration::from_secs(120),
         lease_call: Duration::from_secs(60),
-        partition_lock: Duration::from_secs(60),
+        table_lock: Duration::from_secs(60),
         silence: Duration::from_secs(60),
         makes_partitions: false,
         ..Options::new(&url())
