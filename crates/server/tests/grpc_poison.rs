@@ -39,7 +39,7 @@ impl Victim {
 
     /// Reports all as done, and has room for as many more.
     async fn end(&mut self, jobs: &[LeasedJob]) {
-        let outcomes = Outcomes { jobs: jobs.iter().map(|job| end(job, succeeded())).collect() };
+        let outcomes = Outcomes { jobs: jobs.iter().map(|job| end(job, succeeded())).collect(), batch: 0 };
         self.worker.say(worker_message::Message::Outcomes(outcomes)).await;
         let answers = loop {
             match self.worker.next().await {

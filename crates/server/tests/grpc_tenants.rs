@@ -94,7 +94,7 @@ async fn a_tenant_at_its_cap_waits_and_nobody_waits_for_it() {
     let mut done_count = 0;
     while let Some(job) = held.pop() {
         assert_eq!(job.tenant, "acme");
-        let outcomes = Outcomes { jobs: vec![end(&job, succeeded())] };
+        let outcomes = Outcomes { jobs: vec![end(&job, succeeded())], batch: 0 };
         worker.say(worker_message::Message::Outcomes(outcomes)).await;
         done_count += 1;
         // The answer, and as long as some wait the next job, in either order.
@@ -248,7 +248,7 @@ async fn a_limited_worker_reports_of_no_other_queue_over_grpc() {
     let outcome = Outcome { id: id.into(), token: number, result: Some(succeeded()), ..Outcome::default() };
     let words = [
         worker_message::Message::Subscribe(subscribe("q", 1)),
-        worker_message::Message::Outcomes(Outcomes { jobs: vec![outcome] }),
+        worker_message::Message::Outcomes(Outcomes { jobs: vec![outcome], batch: 0 }),
     ];
     let words = futures_util::stream::iter(words.map(|message| WorkerMessage { message: Some(message) }));
     let mut heard =

@@ -13,11 +13,13 @@ use grpc_harness::{
 };
 use prost_types::Duration;
 use serde_json::{Value, json};
-use tidewheel_api::proto::v1::{Drain, worker_message};
-use tidewheel_api::proto::v1::{Failed, Heartbeat, Outcome, Subscribe, Succeeded, outcome, server_message};
+use tidewheel_api::proto::v1::{
+    Drain, Failed, Heartbeat, LeasedJob, Outcome, Outcomes, Subscribe, Succeeded, outcome, server_message,
+    worker_message,
+};
 use tonic::Code;
 
-fn beat(job: &tidewheel_api::proto::v1::LeasedJob) -> Heartbeat {
+fn beat(job: &LeasedJob) -> Heartbeat {
     Heartbeat { id: job.id.clone(), token: job.token, ..Heartbeat::default() }
 }
 
@@ -46,6 +48,39 @@ async fn jobs_come_as_far_as_credits_reach() {
     assert_eq!(seen, ids);
     let workers = server.workers_until(|workers| workers[0]["in_flight"] == 3).await;
     assert_eq!(workers[0]["credits"], 7);
+}
+
+#[tokio::test]
+async fn a_batch_with_a_number_is_answered_by_it_and_by_what_was_refused() {
+    let server = Server::start(patient()).await;
+    let mut worker = server.worker(subscribe("q", 3)).await;
+    let ids = server.submit("q", 3).await;
+    let jobs = worker.jobs(3).await;
+    let stale = |job: &LeasedJob| Outcome { token: job.token + 1, ..end(job, succeeded()) };
+    let mut answered = async |batch, jobs: Vec<Outcome>| {
+        worker.say(worker_message::Message::Outcomes(Outcomes { jobs, batch })).await;
+        match worker.next().await {
+            Ok(server_message::Message::OutcomeAnswers(answers)) => answers,
+            other => panic!("expected answers: {other:?}"),
+        }
+    };
+    let all = || jobs.iter().map(|job| end(job, succeeded()));
+    let some = vec![end(&jobs[0], succeeded()), stale(&jobs[1]), end(&jobs[2], succeeded())];
+    let answers = answered(7, some).await;
+    assert_eq!((answers.batch, answers.jobs.len()), (7, 1), "{answers:?}");
+    assert_eq!((&*answers.jobs[0].id, &*answers.jobs[0].code), (&*jobs[1].id, "stale_token"));
+    // Two of them were said before.
+    let answers = answered(8, all().collect()).await;
+    assert_eq!((answers.batch, answers.jobs.len()), (8, 0), "{answers:?}");
+    let answers = answered(0, all().collect()).await;
+    let codes: Vec<&str> = answers.jobs.iter().map(|answer| &*answer.code).collect();
+    assert_eq!((answers.batch, codes), (0, vec!["already"; 3]));
+    for id in ids {
+        assert_eq!(
+            server.api.call("GET", &format!("/v1/jobs/{id}"), &[], "").await.json()["state"],
+            "succeeded"
+        );
+    }
 }
 
 #[tokio::test]

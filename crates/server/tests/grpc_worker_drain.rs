@@ -71,7 +71,7 @@ async fn an_outcome_that_is_on_its_way_when_its_worker_drains_counts() {
     server.submit("q", 1).await;
     let job = leaving.job().await;
     // Over so soon that it was never said to have started.
-    let outcomes = Outcomes { jobs: vec![end(&job, succeeded())] };
+    let outcomes = Outcomes { jobs: vec![end(&job, succeeded())], batch: 0 };
     leaving.say(worker_message::Message::Outcomes(outcomes)).await;
     leaving.drain().await;
     match leaving.next().await {

@@ -67,7 +67,7 @@ async fn a_message_that_is_too_large_is_told_as_that() {
     let error = "x".repeat(5 << 20);
     let failed = Failed { error, ..Failed::default() };
     let large = Outcome { result: Some(outcome::Result::Failed(failed)), ..Outcome::default() };
-    worker.say(worker_message::Message::Outcomes(Outcomes { jobs: vec![large] })).await;
+    worker.say(worker_message::Message::Outcomes(Outcomes { jobs: vec![large], batch: 0 })).await;
     let told =
         timeout(PATIENCE, worker.next()).await.unwrap().unwrap_err().expect("the stream ends with a reason");
     assert_eq!(told.code(), Code::OutOfRange, "{told:?}");

@@ -179,7 +179,7 @@ async fn jobs_that_lie_unstarted_are_taken_back_for_an_idle_worker() {
     assert_eq!(asked.len(), 2, "half of the four that lie unstarted");
     assert!(asked.iter().all(|job| job.id != jobs[0].id));
     let back: Vec<&LeasedJob> = jobs.iter().filter(|job| asked.contains(&attempt(job))).collect();
-    let outcomes = Outcomes { jobs: back.iter().map(|job| end(job, released())).collect() };
+    let outcomes = Outcomes { jobs: back.iter().map(|job| end(job, released())).collect(), batch: 0 };
     slow.say(worker_message::Message::Outcomes(outcomes)).await;
     let server_message::Message::OutcomeAnswers(answers) = said_besides(&mut slow).await else {
         panic!("expected answers")

@@ -122,7 +122,7 @@ impl Talk {
         let (id, token) = (outcome.id.clone(), outcome.token);
         let (code, detail) = (code.to_owned(), detail.to_owned());
         let answer = OutcomeAnswer { id, token, code, detail, ..OutcomeAnswer::default() };
-        self.say(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs: vec![answer] }));
+        self.say(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs: vec![answer], batch: 0 }));
     }
 
     /// What the worker says next; nothing once it has said its last.

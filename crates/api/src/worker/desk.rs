@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
 use tokio::time::Instant;
 
@@ -89,6 +89,12 @@ pub(super) struct Room {
     pub(super) many_tenants: bool,
 }
 
+/// Outcomes that were reported together.
+struct Batch {
+    number: u64,
+    attempts: Vec<Arc<Attempt>>,
+}
+
 /// What lies on the desk.
 pub(super) struct Desk {
     room: Room,
@@ -102,7 +108,10 @@ pub(super) struct Desk {
     /// Ended and not yet reported.
     due: VecDeque<Arc<Attempt>>,
     unanswered: usize,
-    batches: usize,
+    /// Reported and not yet answered for, oldest first.
+    reported: VecDeque<Batch>,
+    /// Batches reported so far.
+    batches: u64,
     /// Started, and somebody asked.
     asked_back: Vec<AttemptRef>,
     draining: bool,
@@ -127,6 +136,7 @@ impl Desk {
             credits: 0,
             due: VecDeque::new(),
             unanswered: 0,
+            reported: VecDeque::new(),
             batches: 0,
             asked_back: Vec::new(),
             draining: false,
@@ -154,7 +164,7 @@ impl Desk {
     /// Begins anew over another connection; says how many jobs there is room for.
     pub(super) fn subscribe(&mut self) -> usize {
         self.credits = 0;
-        self.batches = 0;
+        self.reported.clear();
         self.asked_at = None;
         self.due.clear();
         #[expect(clippy::iter_over_hash_type, reason = "in whatever order")]
@@ -304,10 +314,12 @@ impl Desk {
 
     /// Takes answers to outcomes; returns those that refuse.
     pub(super) fn outcomes_answered(&mut self, answers: OutcomeAnswers) -> Vec<OutcomeAnswer> {
-        self.batches = self.batches.saturating_sub(1);
+        let attempts = self.answered_batch(answers.batch);
+        let mut named: FxHashSet<Key> = FxHashSet::default();
         let mut refused = Vec::new();
         for answer in answers.jobs {
             let key = Key::of(&answer.id);
+            named.insert(key);
             let is_taken = matches!(answer.code.as_str(), "accepted" | "already");
             // A job that was to be handed back and is taken already is where it should be.
             let is_fine = is_taken || self.held.get(&key).is_some_and(Held::is_handed_back);
@@ -318,7 +330,23 @@ impl Desk {
                 refused.push(answer);
             }
         }
+        for attempt in attempts {
+            if !named.contains(&attempt.key) && self.of(&attempt).is_some() {
+                self.forget(attempt.key, Stop::LeaseOver);
+            }
+        }
         refused
+    }
+
+    /// What was reported as the batch of that number, if it was answered briefly. A server that names every outcome gives no
+    /// number, and has answered some batch.
+    fn answered_batch(&mut self, number: u64) -> Vec<Arc<Attempt>> {
+        if number == 0 {
+            self.reported.pop_front();
+            return Vec::new();
+        }
+        let place = self.reported.iter().position(|batch| batch.number == number);
+        place.and_then(|place| self.reported.remove(place)).map(|batch| batch.attempts).unwrap_or_default()
     }
 
     /// An attempt that still counts, but not with what was said of it, has failed for good. Says whether it is one. That is

@@ -91,7 +91,7 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
         let said = outcomes(&desk.words(now)).len();
         assert_eq!(said, usize::from(id != "c"), "two batches are under way at most");
     }
-    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: vec![answer("a", 1, "accepted")] });
+    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: vec![answer("a", 1, "accepted")], batch: 0 });
     assert!(refused.is_empty());
     assert_eq!(outcomes(&desk.words(now)), [("c".to_owned(), false)]);
     // The stream breaks: what was not answered is said again.
@@ -99,7 +99,41 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
     assert_eq!(desk.subscribe(), 4);
     assert_eq!(outcomes(&desk.words(now)).len(), 2);
     let answers = vec![answer("b", 1, "stale_token"), answer("c", 1, "already")];
-    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: answers }).len(), 1);
+    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: answers, batch: 0 }).len(), 1);
+    assert!(desk.is_empty());
+}
+
+#[test]
+fn a_brief_answer_is_for_all_of_its_batch_that_it_does_not_name() {
+    let now = time::now();
+    let mut desk = desk(now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    let report = |desk: &mut Desk| {
+        start_all(desk, now).iter().for_each(|attempt| desk.ended(ended(attempt)));
+        let words = desk.words(now);
+        words.iter().find_map(|word| if let Message::Outcomes(said) = word { Some(said.batch) } else { None })
+    };
+    assert_eq!((report(&mut desk), report(&mut desk)), (Some(1), Some(2)));
+    // The second is answered first; one of it does not count, and one is said again as a failure.
+    let mut invalid = answer("d", 1, "invalid_value");
+    invalid.detail = "too long".into();
+    let answers = OutcomeAnswers { jobs: vec![answer("c", 1, "stale_token"), invalid], batch: 2 };
+    assert_eq!(desk.outcomes_answered(answers).len(), 2);
+    assert_eq!(desk.unreported(), 3, "a and b are not answered for, and d is reported otherwise");
+    assert_eq!(report(&mut desk), Some(3));
+    // A number that no batch has, or has no more, says nothing of anything.
+    for batch in [2, 9] {
+        assert!(desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch }).is_empty());
+    }
+    assert_eq!(desk.unreported(), 3);
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 1 });
+    assert_eq!(desk.unreported(), 1);
+    // A later attempt of a job is not ended by an answer to an earlier one.
+    desk.receive(jobs(&["d"], 2), now);
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 3 });
+    assert_eq!(desk.unreported(), 1);
+    assert_eq!(report(&mut desk), Some(4));
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 4 });
     assert!(desk.is_empty());
 }
 
@@ -280,7 +314,7 @@ fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
     let mut invalid = answer("a", 1, "invalid_value");
     invalid.detail = "`retry_after`: it is too long".into();
     let answers = vec![invalid.clone(), answer("b", 1, "stale_token")];
-    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: answers });
+    let refused = desk.outcomes_answered(OutcomeAnswers { jobs: answers, batch: 0 });
     assert_eq!(refused.len(), 2, "both are told");
     let words = desk.words(now);
     assert_eq!(
@@ -293,7 +327,7 @@ fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
     // It is said again after a break, but not for ever.
     desk.subscribe();
     assert_eq!(failure(&desk.words(now), "a"), Some(said));
-    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: vec![invalid] }).len(), 1);
+    assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: vec![invalid], batch: 0 }).len(), 1);
     assert!(outcomes(&desk.words(now)).is_empty());
     assert!(desk.is_empty());
     desk.receive(jobs(&["c"], 1), now);
@@ -319,7 +353,7 @@ fn a_farewell_says_first_what_has_begun_and_what_was_handed_back_is_nobodys_news
     assert_eq!(said, [a, c, d]);
     let answers = [("a", "accepted"), ("c", "accepted"), ("d", "stale_token")];
     let jobs = answers.map(|(id, code)| answer(id, 1, code)).to_vec();
-    assert!(desk.outcomes_answered(OutcomeAnswers { jobs }).is_empty());
+    assert!(desk.outcomes_answered(OutcomeAnswers { jobs, batch: 0 }).is_empty());
     assert_eq!(desk.unreported(), 1, "one runs still");
 }
 

@@ -191,7 +191,7 @@ impl Worker {
     }
 
     pub(crate) async fn outcomes(&mut self, jobs: Vec<Outcome>) -> Vec<OutcomeAnswer> {
-        self.say(worker_message::Message::Outcomes(Outcomes { jobs })).await;
+        self.say(worker_message::Message::Outcomes(Outcomes { jobs, batch: 0 })).await;
         match self.next().await {
             Ok(server_message::Message::OutcomeAnswers(answers)) => answers.jobs,
             other => panic!("expected answers: {other:?}"),

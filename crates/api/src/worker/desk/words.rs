@@ -6,7 +6,7 @@
 use tidewheel_core::limits::WORKER_BATCH_COUNT_MAX;
 use tokio::time::Instant;
 
-use super::{Desk, Held, Phase};
+use super::{Batch, Desk, Held, Phase};
 use crate::proto::v1::{
     AddCredits, AttemptRef, Drain, Heartbeat, Heartbeats, Outcome, Outcomes, Started, outcome, worker_message,
 };
@@ -27,11 +27,10 @@ impl Desk {
     /// What there is to say now.
     pub(in crate::worker) fn words(&mut self, now: Instant) -> Vec<worker_message::Message> {
         let mut words = Vec::new();
-        while self.batches < OUTCOME_BATCHES_MAX
-            && let Some(jobs) = self.outcomes()
+        while self.reported.len() < OUTCOME_BATCHES_MAX
+            && let Some(outcomes) = self.outcomes()
         {
-            self.batches += 1;
-            words.push(worker_message::Message::Outcomes(Outcomes { jobs }));
+            words.push(worker_message::Message::Outcomes(outcomes));
         }
         let missing = self.missing();
         if missing > 0 && (missing * CREDITS_LOT >= self.room.capacity || self.credits == 0) {
@@ -65,8 +64,10 @@ impl Desk {
         words
     }
 
-    fn outcomes(&mut self) -> Option<Vec<Outcome>> {
-        let (mut jobs, mut bytes) = (Vec::with_capacity(self.due.len().min(OUTCOMES_COUNT_MAX)), 0);
+    fn outcomes(&mut self) -> Option<Outcomes> {
+        let count = self.due.len().min(OUTCOMES_COUNT_MAX);
+        let (mut jobs, mut attempts) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut bytes = 0;
         while jobs.len() < OUTCOMES_COUNT_MAX && bytes < MESSAGE_BYTES_MAX {
             let Some(attempt) = self.due.pop_front() else { break };
             let many_tenants = self.room.many_tenants;
@@ -76,8 +77,14 @@ impl Desk {
             let tenant = if many_tenants { attempt.job.tenant.clone() } else { String::new() };
             let (id, token, result) = (attempt.job.id.clone(), attempt.job.token, Some(result.clone()));
             jobs.push(Outcome { id, token, tenant, result });
+            attempts.push(attempt);
         }
-        (!jobs.is_empty()).then_some(jobs)
+        if jobs.is_empty() {
+            return None;
+        }
+        self.batches += 1;
+        self.reported.push_back(Batch { number: self.batches, attempts });
+        Some(Outcomes { jobs, batch: self.batches })
     }
 
     /// Starts that are worth telling, heartbeats of what needs one, and a sign of life.

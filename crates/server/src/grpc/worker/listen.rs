@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_api::proto::v1::{
-    Heartbeat, HeartbeatAnswers, Outcome, OutcomeAnswers, WorkerMessage, server_message, worker_message,
+    Heartbeat, HeartbeatAnswers, OutcomeAnswers, Outcomes, WorkerMessage, server_message, worker_message,
 };
 use tidewheel_api::wire::fault::Code;
 use tidewheel_core::limits::{WORKER_ANSWERS_COUNT_MAX, WORKER_BATCH_COUNT_MAX, WORKER_CREDITS_COUNT_MAX};
@@ -108,7 +108,7 @@ impl Listener {
                 check_count(outcomes.jobs.len())?;
                 // There is one for each message, unless the worker drains: what it ends then it has said to have started.
                 let ending = Arc::clone(&self.ending).try_acquire_owned().ok();
-                tokio::spawn(self.end(outcomes.jobs, room, ending));
+                tokio::spawn(self.end(outcomes, room, ending));
             }
             Some(Message::Subscribe(_)) => {
                 return Err(status(Code::InvalidValue, "the worker has subscribed already"));
@@ -134,7 +134,8 @@ impl Listener {
         self.answer(server_message::Message::HeartbeatAnswers(HeartbeatAnswers { jobs }), room);
     }
 
-    async fn end(self, outcomes: Vec<Outcome>, room: Room, ending: Option<OwnedSemaphorePermit>) {
+    async fn end(self, outcomes: Outcomes, room: Room, ending: Option<OwnedSemaphorePermit>) {
+        let Outcomes { jobs: outcomes, batch } = outcomes;
         let now = self.engine.clock().now();
         let orders = outcomes
             .iter()
@@ -142,13 +143,15 @@ impl Listener {
             .collect();
         let jobs = match self.apply(orders).await {
             Ok(results) => {
+                let is_brief = batch != 0;
                 let answered = outcomes.into_iter().zip(results);
-                answered.map(|(outcome, result)| write::outcome_answer(outcome, &result)).collect()
+                let named = answered.filter(|(_, result)| !is_brief || result.is_err());
+                named.map(|(outcome, result)| write::outcome_answer(outcome, &result)).collect()
             }
             Err(error) => return self.fail(error),
         };
         drop(ending);
-        self.answer(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs }), room);
+        self.answer(server_message::Message::OutcomeAnswers(OutcomeAnswers { jobs, batch }), room);
     }
 
     /// Applies what could be read; the rest is answered for as it stands.
