@@ -178,9 +178,13 @@ impl Database {
     /// Has what was stored so far vacuumed and written out, so that neither happens while something is measured. Not everybody
     /// may ask for that, and it is no matter.
     pub(super) async fn settle(&self) {
-        for act in ["VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"] {
-            drop(tokio::time::timeout(PATIENCE, self.client.batch_execute(act)).await);
-        }
+        drop(tokio::time::timeout(PATIENCE, self.client.batch_execute("VACUUM (FREEZE, ANALYZE)")).await);
+        self.write_out().await;
+    }
+
+    /// Has what is in the server's memory written out; the same goes for it.
+    pub(super) async fn write_out(&self) {
+        drop(tokio::time::timeout(PATIENCE, self.client.batch_execute("CHECKPOINT")).await);
     }
 
     /// Begins a transaction that nobody ends: until it is dropped, no row that it could see is vacuumed.

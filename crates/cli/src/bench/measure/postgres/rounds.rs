@@ -79,6 +79,9 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
 }
 
 async fn speed(bench: &Bench, site: &Site, counts: bool) -> anyhow::Result<Speed> {
+    // Otherwise the server writes out what others left whenever there is enough of it, and logs whole pages again: beside one side
+    // and not the other.
+    site.database.write_out().await;
     Ok(Speed { submit: site.submit(bench, counts).await?, drain: site.drain(bench).await? })
 }
 

@@ -31,6 +31,8 @@ const LOOK_AT_DRAIN: Duration = Duration::from_millis(25);
 const ASK: Duration = Duration::from_secs(1);
 /// How long before their time the last of the jobs is stored that fall due when everybody is there.
 const LEAD_MS: i64 = 20_000;
+/// The same for one server, which need not share shards out with another.
+const LEAD_ALONE_MS: i64 = 5_000;
 /// How fast jobs are stored at least.
 const STORED_PER_MS_MIN: u64 = 10;
 /// How often jobs are stored, each time further ahead, so that everybody is there when they fall due.
@@ -123,7 +125,7 @@ impl Site {
 
     /// Stores due jobs, then has them drained.
     pub(super) async fn drain(&self, bench: &Bench) -> anyhow::Result<Drain> {
-        let mut ahead_ms = lead_ms(bench.plan.postgres_jobs);
+        let mut ahead_ms = lead_ms(self.shape.nodes, bench.plan.postgres_jobs);
         for _ in 0..TRIES {
             if let Some(drain) = self.drain_after(bench, ahead_ms).await? {
                 return Ok(drain);
@@ -236,8 +238,9 @@ impl Site {
 }
 
 /// How long before their time that many jobs begin to be stored, so that all are, and everybody is there, when it comes.
-fn lead_ms(count: u64) -> i64 {
-    LEAD_MS.saturating_add(i64::try_from(count / STORED_PER_MS_MIN).unwrap_or(i64::MAX))
+fn lead_ms(nodes: usize, count: u64) -> i64 {
+    let lead_ms = if nodes == 1 { LEAD_ALONE_MS } else { LEAD_MS };
+    lead_ms.saturating_add(i64::try_from(count / STORED_PER_MS_MIN).unwrap_or(i64::MAX))
 }
 
 /// Stops all servers.
@@ -286,10 +289,10 @@ mod tests {
 
     #[test]
     fn more_jobs_are_stored_longer_before_their_time() {
-        assert_eq!(lead_ms(0), LEAD_MS);
+        assert_eq!((lead_ms(1, 0), lead_ms(2, 0)), (LEAD_ALONE_MS, LEAD_MS));
         // However many there are, as much is left for servers and workers to start.
-        assert_eq!(lead_ms(1_000_000), LEAD_MS + 100_000);
-        assert!(lead_ms(u64::MAX) > LEAD_MS);
+        assert_eq!(lead_ms(2, 1_000_000), LEAD_MS + 100_000);
+        assert!(lead_ms(2, u64::MAX) > LEAD_MS);
     }
 
     #[test]
