@@ -4,7 +4,7 @@
 
 mod harness;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use harness::cluster::submit_once;
 use harness::postgres::Postgres;
@@ -40,11 +40,6 @@ fn submit(server: &Server, target: &Target, number: usize, delay_ms: i64) -> Str
     submit_once(server.address, &format!("tenant-{number}"), body)
 }
 
-/// The jobs that were run.
-fn ran(target: &Target) -> BTreeSet<String> {
-    target.hits().iter().map(|hit| hit.header("tidewheel-job-id").to_owned()).collect()
-}
-
 /// While nobody dies, a job runs again only when its attempt was not over in time: on a machine that stands still for longer.
 fn check_none_ran_twice(target: &Target) {
     let mut last_ms = BTreeMap::new();
@@ -59,7 +54,7 @@ fn check_none_ran_twice(target: &Target) {
 
 fn until_all_ran(target: &Target, ids: &[String]) {
     until("all jobs to be run", || {
-        let ran = ran(target);
+        let ran = target.jobs();
         ids.iter().all(|id| ran.contains(id)).then_some(())
     });
 }

@@ -92,10 +92,6 @@ fn submit_until(is_over: &AtomicBool, nodes: [SocketAddr; 2], target: &Target) -
     seen
 }
 
-fn ran(target: &Target) -> BTreeSet<String> {
-    target.hits().iter().map(|hit| hit.header("tidewheel-job-id").to_owned()).collect()
-}
-
 #[test]
 fn nodes_at_work_do_not_notice_a_migration() {
     let (postgres, data, target) =
@@ -124,7 +120,7 @@ fn nodes_at_work_do_not_notice_a_migration() {
         caller.join().unwrap()
     });
     assert_eq!(schema(&postgres), NEWEST.to_string());
-    until("all jobs to be run", || seen.ids.is_subset(&ran(&target)).then_some(()));
+    until("all jobs to be run", || seen.ids.is_subset(&target.jobs()).then_some(()));
     assert!(seen.refusals.is_empty() || !pulse.is_calm(), "{:?}", seen.refusals);
     assert!(target.count() == seen.ids.len() || !pulse.is_calm(), "nobody died, and something ran twice");
     for node in [first, second] {
@@ -203,5 +199,5 @@ fn a_migration_that_waits_for_a_table_keeps_nobody_waiting() {
     assert!(waiting.child.wait().unwrap().success(), "{said}");
     assert!(said.contains("had schema 3, and has 5 now"), "{said}");
     assert_eq!(schema(&postgres), NEWEST.to_string());
-    until("all jobs to be run", || seen.ids.is_subset(&ran(&target)).then_some(()));
+    until("all jobs to be run", || seen.ids.is_subset(&target.jobs()).then_some(()));
 }

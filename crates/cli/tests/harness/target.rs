@@ -1,6 +1,6 @@
 //! A real HTTP target that notes what it received.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -59,6 +59,11 @@ impl Target {
 
     pub(crate) fn hits(&self) -> Vec<Hit> {
         self.hits.lock().unwrap().clone()
+    }
+
+    /// The jobs that came.
+    pub(crate) fn jobs(&self) -> BTreeSet<String> {
+        self.hits().iter().map(|hit| hit.header("tidewheel-job-id").to_owned()).collect()
     }
 
     pub(crate) fn count(&self) -> usize {
