@@ -79,6 +79,8 @@ fn two_servers_and_an_old_transaction_are_measured_on_postgres() {
     must_be_above_zero(&figures, &["nodes.latency.p99", "nodes.latency.back.p99"], "value");
     let names = ["nodes.two.submit", "nodes.two.drain", "old_transaction.submit", "old_transaction.drain"];
     must_be_above_zero(&figures, &names, "ratio");
+    let rounds = |name: &str| figures[name]["ratio_rounds"].as_array().unwrap().len();
+    assert_eq!((rounds("nodes.two.drain"), rounds("old_transaction.drain")), (2, 1));
     let age_s = figures["old_transaction.age"]["value"].as_f64().unwrap();
     assert!(age_s >= 3.0, "measured beside a transaction of {age_s} s");
     assert_eq!(databases(&postgres), "");

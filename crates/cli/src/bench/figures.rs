@@ -40,35 +40,88 @@ pub(super) struct Figure {
     /// For a rate: CPU time per job on all threads of this process, load generator included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_us_per_job: Option<f64>,
-    /// This one over another.
+    /// The number in each round, if it was measured in turns with another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rounds: Vec<f64>,
+    /// This one over another; measured in turns, the middle of what it was in each round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
     /// Which other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio_to: Option<&'static str>,
+    /// The ratio in each round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) ratio_rounds: Vec<f64>,
 }
 
 impl Figure {
     pub(super) fn new(name: &'static str, what: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name, what: what.into(), value, unit, cpu_us_per_job: None, ratio: None, ratio_to: None }
+        let (what, rounds, ratio_rounds) = (what.into(), Vec::new(), Vec::new());
+        Self {
+            name,
+            what,
+            value,
+            unit,
+            cpu_us_per_job: None,
+            rounds,
+            ratio: None,
+            ratio_to: None,
+            ratio_rounds,
+        }
     }
 
     pub(super) fn rate(name: &'static str, what: impl Into<String>, rate: Rate) -> Self {
         let figure = Self::new(name, what, rate.per_second(), "jobs/s");
         Self { cpu_us_per_job: Some(rate.cpu_us_per_job()), ..figure }
     }
+
+    /// The rate in the middle of those of all rounds.
+    pub(super) fn rates(name: &'static str, what: impl Into<String>, rates: &[Rate]) -> anyhow::Result<Self> {
+        let middle = median(rates.to_vec(), Rate::per_second)?;
+        let rounds = rates.iter().map(|rate| rate.per_second()).collect();
+        Ok(Self { rounds, ..Self::rate(name, what, middle) })
+    }
+
+    /// The same over another: of each round, if both were measured in turns, and in all.
+    fn over(&self, base: &Self) -> (f64, Vec<f64>) {
+        if self.rounds.is_empty() || self.rounds.len() != base.rounds.len() {
+            return (self.value / base.value, Vec::new());
+        }
+        let rounds: Vec<f64> = self.rounds.iter().zip(&base.rounds).map(|(one, other)| one / other).collect();
+        (between(rounds.clone()), rounds)
+    }
 }
 
 /// Fills in the ratios whose both sides were measured.
 pub(super) fn relate(figures: &mut [Figure]) {
     for (name, base) in RATIOS {
-        let Some(whole) = figures.iter().find(|figure| figure.name == base).map(|figure| figure.value) else {
+        let Some(whole) = figures.iter().find(|figure| figure.name == base && figure.value > 0.0).cloned()
+        else {
             continue;
         };
-        for figure in figures.iter_mut().filter(|figure| figure.name == name && whole > 0.0) {
-            figure.ratio = Some(figure.value / whole);
+        for figure in figures.iter_mut().filter(|figure| figure.name == name) {
+            let (ratio, rounds) = figure.over(&whole);
+            figure.ratio = Some(ratio);
             figure.ratio_to = Some(base);
+            figure.ratio_rounds = rounds;
         }
+    }
+}
+
+/// The one in the middle; of an even number, the lower.
+pub(super) fn median<T: Copy>(mut all: Vec<T>, size: impl Fn(T) -> f64) -> anyhow::Result<T> {
+    all.sort_by(|one, other| size(*one).total_cmp(&size(*other)));
+    let middle = all.len().saturating_sub(1) / 2;
+    all.get(middle).copied().ok_or_else(|| anyhow::anyhow!("nothing was measured"))
+}
+
+/// The one in the middle; of an even number, halfway between the two there.
+fn between(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let (lower, upper) = (all.len().saturating_sub(1) / 2, all.len() / 2);
+    match (all.get(lower), all.get(upper)) {
+        (Some(lower), Some(upper)) => f64::midpoint(*lower, *upper),
+        _ => f64::NAN,
     }
 }
 
@@ -183,6 +236,27 @@ mod tests {
         relate(&mut figures);
         let ratios: Vec<_> = figures.iter().map(|figure| (figure.ratio, figure.ratio_to)).collect();
         assert_eq!(ratios, [(Some(0.75), Some("bare.ingest")), (None, None), (None, None)]);
+    }
+
+    #[test]
+    fn what_is_measured_in_turns_is_compared_round_by_round() {
+        let rounds =
+            |name, rounds: &[f64]| Figure { rounds: rounds.to_vec(), ..Figure::new(name, "", 9.0, "jobs/s") };
+        let mut figures = vec![
+            rounds("nodes.two.drain", &[10.0, 40.0, 15.0]),
+            rounds("nodes.one.drain", &[10.0, 20.0, 30.0]),
+        ];
+        relate(&mut figures);
+        assert_eq!(figures[0].ratio_rounds, [1.0, 2.0, 0.5]);
+        assert_eq!((figures[0].ratio, &figures[1].ratio), (Some(1.0), &None));
+        assert_eq!(between(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0], |value| value).unwrap(), 2.0);
+        assert_eq!(median(vec![4.0, 1.0], |value| value).unwrap(), 1.0);
+        assert!(median(Vec::<f64>::new(), |value| value).is_err());
     }
 
     #[test]

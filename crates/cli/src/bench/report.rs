@@ -79,9 +79,18 @@ fn row(figure: &Figure) -> Vec<Option<String>> {
         Some(figure.what.clone()),
         Some(format!("{:>10}", shown(figure.value))),
         Some(figure.unit.to_owned()),
-        figure.ratio.zip(figure.ratio_to).map(|(ratio, to)| format!("{ratio:.2} of {to}")),
+        figure.ratio.zip(figure.ratio_to).map(|(ratio, to)| format!("{ratio:.2} of {to}{}", rounds(figure))),
         figure.cpu_us_per_job.map(|us| format!("{us:.1}")),
     ]
+}
+
+/// What the ratio was in each round, in order.
+fn rounds(figure: &Figure) -> String {
+    if figure.ratio_rounds.len() < 2 {
+        return String::new();
+    }
+    let all: Vec<String> = figure.ratio_rounds.iter().map(|ratio| format!("{ratio:.2}")).collect();
+    format!(" ({})", all.join(" "))
 }
 
 /// Three digits that mean something.

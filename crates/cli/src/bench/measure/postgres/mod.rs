@@ -2,7 +2,7 @@
 //! several, and hold other people's transactions.
 //!
 //! What is compared is measured in rounds, one side after the other, because the machine is never as fast as a minute ago;
-//! figures are medians.
+//! figures are medians, and so are their ratios, which are those of each round.
 
 mod nodes;
 mod old_transaction;

@@ -27,12 +27,12 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
         submit: "nodes.one.submit",
         drain: "nodes.one.drain",
         about: about("one server"),
-    });
+    })?;
     let two = two.figures(&Names {
         submit: "nodes.two.submit",
         drain: "nodes.two.drain",
         about: about("two servers"),
-    });
+    })?;
     let mut figures: Vec<Figure> = one.into_iter().chain(two).collect();
     figures.extend(latency(bench).await?);
     Ok(figures)

@@ -28,12 +28,12 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
         submit: "old_transaction.none.submit",
         drain: "old_transaction.none.drain",
         about: "no other transaction".to_owned(),
-    });
+    })?;
     let held = held.figures(&Names {
         submit: "old_transaction.submit",
         drain: "old_transaction.drain",
         about: "an old transaction open".to_owned(),
-    });
+    })?;
     let mut figures: Vec<Figure> = none.into_iter().chain(held).collect();
     let (none, held) = (plain.dead_rows().await?.left, haunted.dead_rows().await?.left);
     figures.push(Figure::new(

@@ -32,12 +32,12 @@ pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<
         submit: "waiting.none.submit",
         drain: "waiting.none.drain",
         about: "nothing waiting".to_owned(),
-    });
+    })?;
     let beside = beside.figures(&Names {
         submit: "waiting.submit",
         drain: "waiting.drain",
         about: format!("with {count} waiting"),
-    });
+    })?;
     let bytes = number(full_bytes.saturating_sub(empty_bytes)) / number(count.max(1));
     let disk = Figure::new("waiting.disk", format!("with {count} waiting: on disk"), bytes, "bytes/job");
     Ok(none.into_iter().chain(beside).chain([disk]).collect())

@@ -1,10 +1,9 @@
 //! Due jobs of one tenant to one worker process, what that makes the database write, and how soon a handler starts.
 
-use super::rounds::median;
 use super::site::{Drain, Shape, Site};
 use crate::bench::Bench;
 use crate::bench::database::DeadRows;
-use crate::bench::figures::{Figure, number};
+use crate::bench::figures::{Figure, median, number};
 use crate::bench::measure::workers::latency;
 
 pub(in crate::bench::measure) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
