@@ -25,11 +25,12 @@ use crate::{journal, keys};
 
 const MIB: u64 = 1024 * 1024;
 /// Journals together; more is flushed out. Also what an opening has to read at most, about.
-const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
+const JOURNAL_BYTES_MAX: u64 = 160 * MIB;
 /// After so much, small keyspaces are flushed too: their few entries would keep whole journals alive.
-const JOURNAL_BYTES_TIDY: u64 = 40 * MIB;
-/// Write buffers of the keyspaces that every job goes through, and of those that every fire writes to.
-const BUFFER_BYTES_BUSY: u64 = 16 * MIB;
+const JOURNAL_BYTES_TIDY: u64 = 100 * MIB;
+/// Write buffers of the keyspaces that every job goes through, and of those that every fire writes to. Smaller ones are flushed
+/// and merged more often, which takes CPU from the server; in larger ones every write takes longer.
+const BUFFER_BYTES_BUSY: u64 = 32 * MIB;
 const BUFFER_BYTES_OTHER: u64 = 8 * MIB;
 const TABLE_BYTES: u64 = 32 * MIB;
 const BLOCK_BYTES: u32 = 8 * 1024;

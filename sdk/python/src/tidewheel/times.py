@@ -12,7 +12,7 @@ Time = datetime | str
 """An aware `datetime`, or an RFC 3339 text."""
 
 _UNITS_S = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]{1,9})?)"
 _PLAIN = re.compile(_NUMBER)
 _PART = re.compile(_NUMBER + r"(ms|min|w|d|h|m|s)")
 _ISO = re.compile(
@@ -72,13 +72,14 @@ def read_duration(text: str | float | int) -> timedelta:
 
 
 def _read_parts(text: str) -> timedelta:
-    """Reads a duration of numbers and units."""
-    seconds, end = 0.0, 0
+    """Reads a duration of numbers and units: each unit once, the largest first."""
+    seconds, end, larger_s = 0.0, 0, float("inf")
     while True:
         part = _PART.match(text, end)
-        if part is None:
+        if part is None or _UNITS_S[part[2]] >= larger_s:
             raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m")
-        seconds += float(part[1]) * _UNITS_S[part[2]]
+        larger_s = _UNITS_S[part[2]]
+        seconds += float(part[1]) * larger_s
         end = part.end()
         if end == len(text):
             return timedelta(seconds=round(seconds, 3))
