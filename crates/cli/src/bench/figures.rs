@@ -126,7 +126,7 @@ fn between(mut all: Vec<f64>) -> f64 {
 }
 
 /// How fast something went.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
     jobs: u64,
     elapsed: Duration,
@@ -134,15 +134,6 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Both together.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            jobs: self.jobs + other.jobs,
-            elapsed: self.elapsed + other.elapsed,
-            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
-        }
-    }
-
     /// The same, in the time that counts of it.
     pub(super) const fn taking(self, elapsed: Duration) -> Self {
         Self { elapsed, ..self }

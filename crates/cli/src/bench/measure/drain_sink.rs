@@ -21,14 +21,14 @@ const FOLDER: &str = "drain-sink";
 pub(super) const BACKLOG_MS: i64 = 20_000;
 
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let (mut bare, mut sink) = (Rate::default(), Rate::default());
+    let (mut bare, mut sink) = (Vec::new(), Vec::new());
     for _ in 0..bench.plan.rounds {
-        bare = bare.and(bare::drain(bench).await?);
-        sink = sink.and(fresh(bench).await?);
+        bare.push(bare::drain(bench).await?);
+        sink.push(fresh(bench).await?);
     }
     Ok(vec![
-        Figure::rate("bare.drain", "bare engine: read, claim and end jobs", bare),
-        Figure::rate("drain.sink", "drain of due jobs to a sink, claim and outcome included", sink),
+        Figure::rates("bare.drain", "bare engine: read, claim and end jobs", &bare)?,
+        Figure::rates("drain.sink", "drain of due jobs to a sink, claim and outcome included", &sink)?,
     ])
 }
 

@@ -27,16 +27,16 @@ const MB: f64 = 1e6;
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     // Memory first, before the others have used any.
     let mut figures = idle(bench).await?;
-    let (mut sink, mut one, mut two) = (Rate::default(), Rate::default(), Rate::default());
+    let (mut sink, mut one, mut two) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.plan.rounds {
-        sink = sink.and(drain_sink::fresh(bench).await?);
-        one = one.and(drain(bench, 1).await?);
-        two = two.and(drain(bench, 2).await?);
+        sink.push(drain_sink::fresh(bench).await?);
+        one.push(drain(bench, 1).await?);
+        two.push(drain(bench, 2).await?);
     }
     let what = |who: &str| format!("drain of due jobs to {who} over gRPC; CPU of the server alone");
-    figures.push(Figure::rate("workers.sink", "drain of due jobs to a sink, in turn with workers", sink));
-    figures.push(Figure::rate("workers.drain", what("a worker process"), one));
-    figures.push(Figure::rate("workers.drain.two", what("two worker processes"), two));
+    figures.push(Figure::rates("workers.sink", "drain of due jobs to a sink, in turn with workers", &sink)?);
+    figures.push(Figure::rates("workers.drain", what("a worker process"), &one)?);
+    figures.push(Figure::rates("workers.drain.two", what("two worker processes"), &two)?);
     figures.extend(latency(bench).await?);
     Ok(figures)
 }
