@@ -44,11 +44,13 @@ impl Speeds {
 /// that it has just gone through, which take a slower path.
 ///
 /// Databases are dropped at the end: with each the server writes all it has in memory out, and then logs every page in full when it
-/// is next touched. That would count against the side that has many.
+/// is next touched. That would count against the side that has many. For the same reason it is made to write everything out before
+/// each turn only where both sides have as much.
 pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Result<[Speeds; 2]> {
     let mut rounds = [Speeds::default(), Speeds::default()];
     let mut used = Vec::new();
     let take_turns = sides.iter().all(|side| matches!(side, Side::Fresh(_)));
+    let writes_out = take_turns || sides.iter().all(|side| matches!(side, Side::Kept(_)));
     let counted = if take_turns { bench.plan.rounds.next_multiple_of(2) } else { bench.plan.rounds };
     for round in 0..=counted {
         let counts = round > 0;
@@ -58,10 +60,10 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
         }
         for (side, speeds) in turns {
             let (submit, drain) = match side {
-                Side::Kept(site) => measure(bench, site, counts).await?,
+                Side::Kept(site) => measure(bench, site, writes_out, counts).await?,
                 Side::Fresh(shape) => {
                     let site = Site::make(bench, *shape).await?;
-                    let measured = measure(bench, &site, counts).await?;
+                    let measured = measure(bench, &site, writes_out, counts).await?;
                     used.push(site);
                     measured
                 }
@@ -78,9 +80,11 @@ pub(super) async fn compare(bench: &Bench, sides: [Side<'_>; 2]) -> anyhow::Resu
     Ok(rounds)
 }
 
-async fn measure(bench: &Bench, site: &Site, counts: bool) -> anyhow::Result<(Rate, Rate)> {
-    // Otherwise the server writes out what others left whenever there is enough of it, and logs whole pages again: beside one side
-    // and not the other.
-    site.database.write_out().await;
+async fn measure(bench: &Bench, site: &Site, writes_out: bool, counts: bool) -> anyhow::Result<(Rate, Rate)> {
+    if writes_out {
+        // Otherwise the server writes out what others left whenever there is enough of it, and logs whole pages again: beside one
+        // side and not the other.
+        site.database.write_out().await;
+    }
     Ok((site.submit(bench, counts).await?, site.drain(bench).await?.rate))
 }
