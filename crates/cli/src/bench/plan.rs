@@ -10,6 +10,8 @@ pub(super) const BATCH_CONNECTIONS: usize = 4;
 pub(super) const SINGLE_CONNECTIONS: usize = 256;
 /// Jobs are spread over this much time ahead.
 pub(super) const AHEAD_MS: i64 = 24 * 60 * 60 * 1_000;
+/// What is only to wait on PostgreSQL falls due after this, when the benchmark is over.
+pub(super) const LATER_MS: i64 = 3 * 60 * 60 * 1_000;
 /// Anything that takes longer is broken rather than slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// An older transaction shows nothing that one of this age does not.

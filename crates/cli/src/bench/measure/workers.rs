@@ -28,10 +28,14 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     // Memory first, before the others have used any.
     let mut figures = idle(bench).await?;
     let (mut sink, mut one, mut two) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.plan.rounds {
+    for round in 0..bench.plan.rounds {
         sink.push(drain_sink::fresh(bench).await?);
-        one.push(drain(bench, 1).await?);
-        two.push(drain(bench, 2).await?);
+        // Who comes last has the disk write out beside it what the others left.
+        let turns =
+            if round % 2 == 0 { [(1, &mut one), (2, &mut two)] } else { [(2, &mut two), (1, &mut one)] };
+        for (processes, rates) in turns {
+            rates.push(drain(bench, processes).await?);
+        }
     }
     let what = |who: &str| format!("drain of due jobs to {who} over gRPC; CPU of the server alone");
     figures.push(Figure::rates("workers.sink", "drain of due jobs to a sink, in turn with workers", &sink)?);

@@ -18,7 +18,7 @@ use crate::bench::figures::{Meter, Rate};
 use crate::bench::jobs;
 use crate::bench::load::Load;
 use crate::bench::measure::drain_sink::BACKLOG_MS;
-use crate::bench::plan::{AHEAD_MS, BATCH_CONNECTIONS, BATCH_COUNT, PATIENCE};
+use crate::bench::plan::{AHEAD_MS, BATCH_CONNECTIONS, BATCH_COUNT, LATER_MS, PATIENCE};
 use crate::bench::stopwatch::{Stopwatch, pause, wall_now};
 use crate::bench::subject::{Subject, Sync, unpaced};
 use crate::bench::worker_process::WorkerProcess;
@@ -113,7 +113,9 @@ impl Site {
             time: bench.plan.rate_time,
         };
         let render = || {
-            let batch = jobs::json_batch(&jobs::on_queue_of_later(), wall_now(), AHEAD_MS);
+            // Those that fall due in a database that is used again are looked at in every round: nobody takes them.
+            let from = wall_now().plus_ms(LATER_MS);
+            let batch = jobs::json_batch(&jobs::on_queue_of_later(), from, AHEAD_MS);
             let tenant = turns.borrow_mut().next().cloned().unwrap_or_default();
             first.submit_batch_for(&tenant, &batch)
         };
