@@ -1,18 +1,18 @@
 //! Leases and a wall clock that is set while they last, under virtual time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use std::pin::Pin;
+mod settable_clock;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use settable_clock::SettableClock;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Destination, Job, Priority, Spec, State};
 use tidewheel_core::limits::HOUR_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
-use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{
@@ -26,33 +26,6 @@ use tidewheel_store::{Layout, OnConflict, Order, Store, Submission};
 const LEASE_MS: i64 = 10_000;
 /// How late the end of a lease may be noticed and written.
 const SLACK_MS: i64 = 1_000;
-
-/// Follows tokio's paused time; its wall clock can be set.
-struct SettableClock {
-    start: tokio::time::Instant,
-    wall_ms: AtomicI64,
-}
-
-impl SettableClock {
-    fn step(&self, ms: i64) {
-        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for SettableClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_ms(self.wall_ms.load(Ordering::SeqCst) + self.monotonic_ms())
-    }
-
-    fn monotonic_ms(&self) -> i64 {
-        i64::try_from(self.start.elapsed().as_millis()).unwrap()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "paused time: nothing waits for real")]
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(tokio::time::sleep(duration))
-    }
-}
 
 struct Nobody;
 
@@ -71,10 +44,8 @@ struct World {
 
 impl World {
     /// A worker has taken a job, by a lease of [`LEASE_MS`].
-    #[expect(clippy::disallowed_methods, reason = "paused time")]
     async fn new() -> Self {
-        let wall_ms = AtomicI64::new(1_800_000_000_000);
-        let clock = Arc::new(SettableClock { start: tokio::time::Instant::now(), wall_ms });
+        let clock = Arc::new(SettableClock::new());
         let parts = Parts {
             store: Arc::new(MemoryStore::new(Layout { shards: 4 })) as Arc<dyn Store>,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,

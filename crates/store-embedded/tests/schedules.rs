@@ -164,7 +164,9 @@ async fn a_chain_that_broke_while_its_zone_was_unknown_is_mended() {
     let cancelled = apply(&store, START, &made.jobs[0], Command::Cancel).await.unwrap();
     assert_eq!(cancelled.others, []);
     let (_, store) = reopen(&kv, None);
-    let mended = edit(&store, START, ordering(&made.schedule, ScheduleCommand::Rearm)).await.unwrap();
+    let mended = edit(&store, START, ordering(&made.schedule, ScheduleCommand::Rearm { set_back_ms: 0 }))
+        .await
+        .unwrap();
     assert!(mended.changed);
     let next = pending(&store, &made.schedule).await.unwrap();
     assert_eq!(mended.jobs, std::slice::from_ref(&next));
@@ -191,7 +193,8 @@ async fn a_lost_occurrence_is_stored_again() {
     let (_, store) = reopen(&kv, None);
     assert_eq!(pending(&store, &made.schedule).await, None);
     let now = START.plus_ms(MINUTE_MS);
-    let mended = edit(&store, now, ordering(&made.schedule, ScheduleCommand::Rearm)).await.unwrap();
+    let mended =
+        edit(&store, now, ordering(&made.schedule, ScheduleCommand::Rearm { set_back_ms: 0 })).await.unwrap();
     assert!(mended.changed);
     let again = pending(&store, &made.schedule).await.unwrap();
     assert_eq!((again.id, again.status.due_at), (made.jobs[0].id, START.plus_ms(BEAT_MS)));

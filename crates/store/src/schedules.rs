@@ -69,8 +69,12 @@ pub enum ScheduleCommand {
         /// The dates it had before; none if it was not there.
         before: Option<Arc<Dates>>,
     },
-    /// Mend a broken chain: an occurrence that is lost is stored again. Where nothing is wrong, nothing is changed.
-    Rearm,
+    /// Mend a broken chain: an occurrence that is lost is stored again, one of an interval that was put off by a clock that
+    /// was set back is brought forward. Where nothing is wrong, nothing is changed.
+    Rearm {
+        /// By how much the clock was set back, as far as is known.
+        set_back_ms: i64,
+    },
 }
 
 /// A granted order.

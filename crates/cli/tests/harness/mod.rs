@@ -44,9 +44,14 @@ impl Server {
     }
 
     pub(crate) fn start_with(data: &Path, flags: &[&str]) -> Self {
+        Self::start_by(data, flags, None)
+    }
+
+    /// With `clock`, a file, its wall clock is ahead by what the file says (`-3600`), by this library.
+    pub(crate) fn start_by(data: &Path, flags: &[&str], clock: Option<(&Path, &Path)>) -> Self {
         let started = std::time::Instant::now();
         loop {
-            let said = match Self::try_start(data, flags) {
+            let said = match Self::try_start(data, flags, clock) {
                 Ok(server) => return server,
                 Err(said) => said,
             };
@@ -57,16 +62,24 @@ impl Server {
     }
 
     /// What it said, if it does not come up.
-    fn try_start(data: &Path, flags: &[&str]) -> Result<Self, Vec<String>> {
-        let mut child = Command::new(TIDEWHEEL)
+    fn try_start(data: &Path, flags: &[&str], clock: Option<(&Path, &Path)>) -> Result<Self, Vec<String>> {
+        let mut command = Command::new(TIDEWHEEL);
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        if let Some((library, file)) = clock {
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME_TIMESTAMP_FILE", file)
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                .env("DONT_FAKE_MONOTONIC", "1");
+        }
+        let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (lines, log) = mpsc::channel();
         std::thread::spawn(move || {

@@ -54,9 +54,10 @@ pub struct Rule {
 pub enum Timing {
     /// Whenever the wall clock shows it.
     Cron(Box<Cron>),
-    /// At `anchor` and every whole number of intervals after it, whatever any clock is set to. The anchor is
-    /// the rule's `start_at` or, without one, the moment the interval was asked for: [`super::create`] and
-    /// [`super::update`] see to that, whatever it is given as. Whoever previews a rule sets it by hand.
+    /// At `anchor` and every whole number of intervals after it. The anchor is the rule's `start_at` or, without one,
+    /// the moment the interval was asked for: [`super::create`] and [`super::update`] see to that, whatever it is
+    /// given as. Each time the clock is set back it gets a millisecond more ([`super::set_back`]). Whoever previews a
+    /// rule sets it by hand.
     Every {
         /// From one fire to the next.
         interval_ms: i64,

@@ -245,15 +245,18 @@ fn keep_latest_due(edit: &mut Edit, calendar: Option<&Dates>, first: Timestamp, 
     }
 }
 
-/// A rule as a schedule has it that is given it at `now`, with the rule it had before: an interval counts from its start or,
-/// without one, from where it did or, if it did not, from `now`.
+/// A rule as a schedule has it that is given it at `now`, with the rule it had before: an interval counts from where it did
+/// or, with another start, from that or, if there is neither, from `now`.
 #[must_use]
 pub fn anchored(mut rule: Arc<Rule>, before: Option<&Rule>, now: Timestamp) -> Arc<Rule> {
-    let otherwise = match before.map(|before| &before.timing) {
-        Some(Timing::Every { anchor, .. }) => *anchor,
-        Some(Timing::Cron(_)) | None => now,
+    let counted_from = before.and_then(|before| match before.timing {
+        Timing::Every { anchor, .. } => Some((before.start_at, anchor)),
+        Timing::Cron(_) => None,
+    });
+    let start = match (counted_from, rule.start_at) {
+        (Some((start_at, anchor)), wanted) if wanted.is_none() || wanted == start_at => anchor,
+        (_, wanted) => wanted.unwrap_or(now),
     };
-    let start = rule.start_at.unwrap_or(otherwise);
     if let Timing::Every { anchor, .. } = &rule.timing
         && *anchor != start
         && let Timing::Every { anchor, .. } = &mut Arc::make_mut(&mut rule).timing

@@ -24,6 +24,7 @@
 //! | `claim` | what a claim and the end of a run decide |
 //! | `edit` | create, update, pause, resume, delete, trigger |
 //! | `upkeep` | new zone rules, changed calendars, broken chains |
+//! | `set_back` | intervals, when the clock is set back |
 //! | `wall_clock` | what the clock has shown, and shows again when it gets other rules |
 //! | `ledger` | what became of each instant |
 
@@ -37,6 +38,7 @@ mod ledger;
 mod nominal;
 mod occurrence;
 mod plan;
+mod set_back;
 mod upkeep;
 mod wall_clock;
 
@@ -55,6 +57,7 @@ pub use nominal::{Nominal, Note, next_nominal, nominals, prev_nominal};
 pub use occurrence::{
     Preview, backfill, backfill_job, occurrence_job, occurrence_spec, preview, window_offset_ms,
 };
+pub use set_back::set_back;
 pub use upkeep::{calendar_changed, repair, retime};
 
 use crate::id::JobId;
@@ -80,7 +83,8 @@ pub struct Schedule {
     pub next: Option<Next>,
     /// An occurrence that fired, but waits for an earlier run to end.
     pub held: Option<JobId>,
-    /// Every nominal instant up to here has its entry in the ledger, or came before the schedule did.
+    /// Every nominal instant up to here has its entry in the ledger, or came before the schedule did. Rises, unless the clock
+    /// was set back under an interval, whose instants are others from then on.
     pub decided_until: Timestamp,
     /// The last instant that fired.
     pub last_fire: Option<LastFire>,

@@ -23,9 +23,10 @@ impl Schedule {
     }
 
     /// Notes that an instant fired, and what the wall clock showed. One that was overtaken is behind the last
-    /// fire, at which the clock had shown its time already.
+    /// fire, at which the clock had shown its time already; nobody minds what it shows at others.
     pub(super) fn fired_at(&mut self, fire_at: Timestamp) {
-        if self.last_fire.is_none_or(|last| last.fire_at <= fire_at) {
+        let is_latest = self.last_fire.is_none_or(|last| last.fire_at <= fire_at);
+        if is_latest || !is_fixed_time(&self.definition.rule) {
             self.last_fire = Some(self.shown_at(fire_at));
         }
     }

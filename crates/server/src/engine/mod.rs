@@ -34,6 +34,7 @@ mod scan;
 mod scheduler;
 mod schedules;
 mod sent_bytes;
+mod set_back;
 mod spread;
 mod take;
 mod target_answers;
@@ -79,6 +80,7 @@ use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
 use sent_bytes::sent_bytes;
+use set_back::SetBack;
 use territory::Territory;
 use tidings::Tidings;
 
@@ -135,6 +137,8 @@ struct Shared {
     opened_ms: AtomicI64,
     /// A hint was dropped for want of room: read everything due again.
     hint_lost: AtomicBool,
+    /// The wall clock was set back.
+    set_back: Arc<SetBack>,
     draining: AtomicBool,
     /// Why the store takes nothing any more until a restart.
     poisoned: OnceLock<Error>,
@@ -228,6 +232,7 @@ impl Engine {
             horizon_ms: AtomicI64::new(i64::MIN),
             opened_ms: AtomicI64::new(i64::MIN),
             hint_lost: AtomicBool::new(false),
+            set_back: Arc::default(),
             draining: AtomicBool::new(false),
             poisoned: OnceLock::new(),
             watched_targets: AtomicUsize::new(0),

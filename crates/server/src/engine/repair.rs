@@ -1,7 +1,8 @@
-//! Walks through all schedules, at the start and every so often after it, and mends what does not go on by
-//! itself: a schedule whose waiting occurrence is lost. The walk keeps to a pace and holds one page at a time.
+//! Walks through all schedules, at the start, every so often after it and when the clock has been set back, and mends what
+//! does not go on by itself: a schedule whose waiting occurrence is lost, or an interval that would wait until the clock
+//! shows again what it has shown. The walk keeps to a pace and holds one page at a time.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidewheel_core::id::JobId;
@@ -32,13 +33,12 @@ pub(super) async fn run(shared: Weak<Shared>) {
         if engine.is_draining() {
             return;
         }
+        let set_back_ms = engine.shared.set_back.take_ms();
         if !engine.shared.is_appointed("repair", APPOINTED_MS).await {
-            let sleep = engine.clock().sleep(Duration::from_millis(WALK_WAIT_MS));
-            drop(engine);
-            sleep.await;
+            wait(engine, WALK_WAIT_MS).await;
             continue;
         }
-        let wait_ms = match walk(&engine).await {
+        let wait_ms = match walk(&engine, set_back_ms).await {
             Ok(mended) => {
                 if mended > 0 {
                     tracing::warn!(count = mended, "schedules did not go on by themselves and were mended");
@@ -55,15 +55,24 @@ pub(super) async fn run(shared: Weak<Shared>) {
                 WALK_WAIT_MS
             }
         };
-        let sleep = engine.clock().sleep(Duration::from_millis(wait_ms));
-        // Not held over the wait: the store is let go when everybody else is done with it.
-        drop(engine);
-        sleep.await;
+        wait(engine, wait_ms).await;
+    }
+}
+
+/// Waits, no longer than until the clock is set back.
+async fn wait(engine: Engine, wait_ms: u64) {
+    let sleep = engine.clock().sleep(Duration::from_millis(wait_ms));
+    let set_back = Arc::clone(&engine.shared.set_back);
+    // Not held over the wait: the store is let go when everybody else is done with it.
+    drop(engine);
+    tokio::select! {
+        () = sleep => {}
+        () = set_back.wait() => {}
     }
 }
 
 /// Goes through all schedules once; says how many had to be mended.
-async fn walk(engine: &Engine) -> Result<usize, Error> {
+async fn walk(engine: &Engine, set_back_ms: i64) -> Result<usize, Error> {
     let store = engine.store();
     let (mut mended, mut after) = (0, None);
     loop {
@@ -71,7 +80,7 @@ async fn walk(engine: &Engine) -> Result<usize, Error> {
         let is_last = tenants.len() < TENANTS_COUNT;
         after = tenants.last().cloned();
         for tenant in tenants {
-            mended += walk_tenant(engine, &tenant).await?;
+            mended += walk_tenant(engine, &tenant, set_back_ms).await?;
         }
         if is_last || engine.is_draining() {
             return Ok(mended);
@@ -79,7 +88,7 @@ async fn walk(engine: &Engine) -> Result<usize, Error> {
     }
 }
 
-async fn walk_tenant(engine: &Engine, tenant: &Tenant) -> Result<usize, Error> {
+async fn walk_tenant(engine: &Engine, tenant: &Tenant, set_back_ms: i64) -> Result<usize, Error> {
     let (mut mended, mut after) = (0, None);
     loop {
         let query = ScheduleQuery {
@@ -91,7 +100,7 @@ async fn walk_tenant(engine: &Engine, tenant: &Tenant) -> Result<usize, Error> {
             count_max: PAGE_COUNT,
         };
         let page = engine.store().list_schedules(query).await?;
-        let orders = lost(engine, tenant, &page.schedules).await?;
+        let orders = lost(engine, tenant, &page.schedules, set_back_ms).await?;
         if !orders.is_empty() {
             let results = engine.edit_schedules(orders).await?;
             mended += results.iter().flatten().filter(|edited| edited.changed).count();
@@ -108,32 +117,49 @@ fn order(schedule: &Schedule, command: ScheduleCommand) -> ScheduleOrder {
     ScheduleOrder { tenant: schedule.tenant.clone(), id: schedule.id, if_version: None, command, key: None }
 }
 
-/// Orders for the schedules that wait for nothing, or for a job that is not there or has ended.
-async fn lost(engine: &Engine, tenant: &Tenant, schedules: &[Schedule]) -> Result<Vec<ScheduleOrder>, Error> {
-    let ids: Vec<JobId> =
-        schedules.iter().filter_map(|schedule| schedule.next.map(|next| next.job_id)).collect();
-    let found: Vec<bool> = match engine.store().get(tenant, ids.clone()).await {
-        Ok(jobs) => jobs.iter().map(|job| is_lost(job.as_ref())).collect(),
-        Err(Error::Corrupt(_)) => each_lost(engine, tenant, ids).await?,
+/// Orders for the schedules that wait for nothing, for a job that is not there or has ended, or for longer than they should.
+async fn lost(
+    engine: &Engine,
+    tenant: &Tenant,
+    schedules: &[Schedule],
+    set_back_ms: i64,
+) -> Result<Vec<ScheduleOrder>, Error> {
+    let needs_mending = |schedule: &Schedule, job: Option<&Job>| {
+        is_lost(job) || job.is_some_and(|job| schedule.is_put_off(job, set_back_ms, engine.clock().now()))
+    };
+    let waiting: Vec<(&Schedule, JobId)> =
+        schedules.iter().filter_map(|schedule| Some((schedule, schedule.next?.job_id))).collect();
+    let found = engine.store().get(tenant, waiting.iter().map(|(_, id)| *id).collect()).await;
+    let found: Vec<bool> = match found {
+        Ok(jobs) => {
+            let each = waiting.iter().zip(&jobs);
+            each.map(|((schedule, _), job)| needs_mending(schedule, job.as_ref())).collect()
+        }
+        Err(Error::Corrupt(_)) => each_by_itself(engine, tenant, &waiting, &needs_mending).await?,
         Err(error) => return Err(error),
     };
     let mut found = found.into_iter();
     let mut orders = Vec::new();
     for schedule in schedules {
         if schedule.next.is_none_or(|_| found.next().unwrap_or(true)) {
-            orders.push(order(schedule, ScheduleCommand::Rearm));
+            orders.push(order(schedule, ScheduleCommand::Rearm { set_back_ms }));
         }
     }
     Ok(orders)
 }
 
-/// Which of the jobs are lost, each looked up by itself. One that cannot be read is there; its schedule waits for it, and keeps
-/// no other from being mended.
-async fn each_lost(engine: &Engine, tenant: &Tenant, ids: Vec<JobId>) -> Result<Vec<bool>, Error> {
-    let mut lost = Vec::with_capacity(ids.len());
-    for id in ids {
-        lost.push(match engine.store().get(tenant, vec![id]).await {
-            Ok(jobs) => is_lost(jobs.first().and_then(Option::as_ref)),
+/// Which of the schedules need mending, the job of each looked up by itself. One that cannot be read is there; its schedule
+/// waits for it, and keeps no other from being mended.
+async fn each_by_itself(
+    engine: &Engine,
+    tenant: &Tenant,
+    waiting: &[(&Schedule, JobId)],
+    needs_mending: &(impl Fn(&Schedule, Option<&Job>) -> bool + Sync),
+) -> Result<Vec<bool>, Error> {
+    let mut found = Vec::with_capacity(waiting.len());
+    for (schedule, id) in waiting {
+        found.push(match engine.store().get(tenant, vec![*id]).await {
+            Ok(jobs) => needs_mending(schedule, jobs.first().and_then(Option::as_ref)),
             Err(Error::Corrupt(reason)) => {
                 tracing::error!(%tenant, job_id = %id, %reason, "the job that a schedule waits for cannot be read");
                 false
@@ -141,10 +167,10 @@ async fn each_lost(engine: &Engine, tenant: &Tenant, ids: Vec<JobId>) -> Result<
             Err(error) => return Err(error),
         });
     }
-    Ok(lost)
+    Ok(found)
 }
 
-/// Whether nothing will come of the job a schedule waits for.
+/// Whether nothing will come of a job.
 fn is_lost(job: Option<&Job>) -> bool {
     job.is_none_or(|job| job.status.state.is_finished())
 }

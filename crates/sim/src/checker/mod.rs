@@ -119,7 +119,8 @@ pub fn check(entries: &[Entry], ledger: &Ledger) -> Vec<Violation> {
     // Between clocks that differ, time can go back.
     let mut checker = Checker { is_set_back: ledger.skew_ms_max > 0, ..Checker::default() };
     for (index, entry) in entries.iter().enumerate() {
-        checker.is_set_back |= entry.wall < checker.last_wall;
+        checker.is_stepped_back |= entry.wall < checker.last_wall;
+        checker.is_set_back |= checker.is_stepped_back;
         checker.last_wall = entry.wall;
         checker.latest_wall = checker.latest_wall.max(entry.wall.plus_ms(ledger.skew_ms_max));
         checker.hear(index, &entry.event);
@@ -140,6 +141,8 @@ struct Checker {
     latest_wall: Timestamp,
     last_wall: Timestamp,
     is_set_back: bool,
+    /// One clock was: whatever goes by it sees times again.
+    is_stepped_back: bool,
     violations: Vec<Violation>,
 }
 
@@ -330,7 +333,7 @@ impl Checker {
             self.blame(Promise::NothingUnexpected, job.id, "in the store, but nobody submitted it");
         }
         for (id, seen) in &schedules {
-            self.blame_schedule(*id, seen.left(*id, ledger, self.is_set_back));
+            self.blame_schedule(*id, seen.left(*id, ledger, (self.is_set_back, self.is_stepped_back)));
         }
         for id in ledger.schedules.keys().filter(|id| !schedules.contains_key(id)) {
             let text = "there is a schedule that nobody asked for".to_owned();

@@ -87,8 +87,13 @@ impl SeenSchedule {
         self.tenant.as_ref() == Some(tenant)
     }
 
-    /// Compares with what the store has in the end.
-    pub(super) fn left(&self, id: ScheduleId, ledger: &Ledger, is_set_back: bool) -> Vec<Fault> {
+    /// Compares with what the store has in the end. Time may have gone back between clocks, and on one of them.
+    pub(super) fn left(
+        &self,
+        id: ScheduleId,
+        ledger: &Ledger,
+        (is_set_back, is_stepped_back): (bool, bool),
+    ) -> Vec<Fault> {
         let kept = ledger.schedules.get(&id);
         let Some(last) = &self.timeline.last else {
             // Offered under this id, and taken under another or not at all.
@@ -104,15 +109,21 @@ impl SeenSchedule {
             .map(|(job, occurrence)| (job, occurrence, origin(last, job.id, occurrence.fire_at)))
             .collect();
         let mut faults = Vec::new();
-        self.judge_starts(last, is_set_back, &mut faults);
-        let policy = self.timeline.always(|definition| definition.overlap);
+        // An interval goes on when the clock is set back, through times that were shown, and edited at, before.
+        let is_repeated = is_stepped_back && self.timeline.has_interval();
+        self.judge_starts(last, is_set_back, is_repeated, &mut faults);
+        let policy = self.timeline.always(|definition| definition.overlap).filter(|_| !is_repeated);
         if let (Some(policy), Some(slack_ms)) = (policy, ledger.call_ms_max) {
             let entries = kept.map_or(&[][..], |kept| &kept.entries);
             overlap::judge(policy, &jobs, entries, slack_ms, &mut faults);
         }
         match (kept, self.timeline.deleted_at) {
             (Some(kept), None) => {
-                self.judge_ledger(kept, &jobs, ledger.ended_at, &mut faults);
+                let decided = self.unfold(kept, &mut faults);
+                if !is_repeated {
+                    self.judge_instants(kept, &decided, ledger.ended_at, &mut faults);
+                }
+                judge_fires(kept, &decided, &jobs, &mut faults);
                 if !is_set_back {
                     judge_decisions(&kept.entries, &mut faults);
                 }
@@ -128,7 +139,13 @@ impl SeenSchedule {
     }
 
     /// What runners saw of it.
-    fn judge_starts(&self, schedule: &Schedule, is_set_back: bool, faults: &mut Vec<Fault>) {
+    fn judge_starts(
+        &self,
+        schedule: &Schedule,
+        is_set_back: bool,
+        is_repeated: bool,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut by_instant: BTreeMap<Timestamp, JobId> = BTreeMap::new();
         for (start, latest_wall) in &self.starts {
             let Some(Occurrence { fire_at, .. }) = start.occurrence else { continue };
@@ -149,12 +166,16 @@ impl SeenSchedule {
                     format!("{fire_at} was given to run as {first}, too"),
                 ));
             }
-            let earliest = self.timeline.earliest_start(schedule.id, fire_at);
+            let earliest =
+                if is_repeated { fire_at } else { self.timeline.earliest_start(schedule.id, fire_at) };
             // Later attempts, and what waited for an earlier run, are set by a clock that may have been set back.
             let came_at = if is_set_back { *latest_wall } else { start.claimed_at };
             if start.attempt == 1 && came_at < earliest {
                 let text = format!("{fire_at} was started at {}, before {earliest}", start.claimed_at);
                 faults.push((Promise::NothingEarly, id, text));
+            }
+            if is_repeated {
+                continue;
             }
             if self.timeline.rests_at(fire_at) {
                 faults.push((Promise::EditsHold, id, format!("{fire_at} fired although it was paused")));
@@ -165,14 +186,14 @@ impl SeenSchedule {
         }
     }
 
-    fn judge_ledger(
+    /// The ledger tells of the schedule's instants, all of them and no others.
+    fn judge_instants(
         &self,
         kept: &KeptSchedule,
-        jobs: &[(&Job, &Occurrence, Origin)],
+        decided: &BTreeMap<Timestamp, Outcome>,
         ended_at: Timestamp,
         faults: &mut Vec<Fault>,
     ) {
-        let decided = self.unfold(kept, faults);
         let next = kept.schedule.next;
         let until = match (kept.schedule.state, next) {
             (State::Paused, _) => kept.schedule.decided_until,
@@ -186,7 +207,7 @@ impl SeenSchedule {
                 faults.push((Promise::EveryInstantEnds, None, format!("nothing became of {at}")));
             }
         }
-        for (at, outcome) in &decided {
+        for (at, outcome) in decided {
             if !instants.contains_key(at) {
                 faults.push((
                     Promise::EditsHold,
@@ -198,7 +219,6 @@ impl SeenSchedule {
                 faults.push((Promise::EditsHold, None, format!("{at} is {outcome:?}, but it was paused")));
             }
         }
-        self.judge_fires(kept, &decided, jobs, faults);
     }
 
     /// What became of each instant of the chain.
@@ -230,44 +250,39 @@ impl SeenSchedule {
         }
         decided
     }
+}
 
-    /// Every fire has its one job, and nothing else has run.
-    fn judge_fires(
-        &self,
-        kept: &KeptSchedule,
-        decided: &BTreeMap<Timestamp, Outcome>,
-        jobs: &[(&Job, &Occurrence, Origin)],
-        faults: &mut Vec<Fault>,
-    ) {
-        let ran: BTreeMap<JobId, Timestamp> = jobs
-            .iter()
-            .filter(|(job, _, origin)| *origin == Origin::Instant && job.status.attempt > 0)
-            .map(|(job, occurrence, _)| (job.id, occurrence.fire_at))
-            .collect();
-        let mut fired = BTreeMap::new();
-        for (at, outcome) in decided {
-            let Outcome::Fired { job_id, .. } = outcome else { continue };
-            fired.insert(*job_id, *at);
-            let is_there = jobs.iter().any(|(job, occurrence, origin)| {
-                job.id == *job_id && occurrence.fire_at == *at && *origin == Origin::Instant
-            });
-            if !is_there {
-                faults.push((
-                    Promise::OneFirePerInstant,
-                    Some(*job_id),
-                    format!("{at} fired and has no job"),
-                ));
-            }
-            // An occurrence that waits for the one before it has fired, and not run.
-            let may_not_run = kept.schedule.held == Some(*job_id) || !ran.contains_key(job_id);
-            let is_over = jobs.iter().any(|(job, ..)| job.id == *job_id && job.status.state.is_finished());
-            if !ran.contains_key(job_id) && !is_over && kept.schedule.held != Some(*job_id) && may_not_run {
-                faults.push((Promise::NothingLost, Some(*job_id), format!("{at} fired and never ran")));
-            }
+/// Every fire has its one job, and nothing else has run.
+fn judge_fires(
+    kept: &KeptSchedule,
+    decided: &BTreeMap<Timestamp, Outcome>,
+    jobs: &[(&Job, &Occurrence, Origin)],
+    faults: &mut Vec<Fault>,
+) {
+    let ran: BTreeMap<JobId, Timestamp> = jobs
+        .iter()
+        .filter(|(job, _, origin)| *origin == Origin::Instant && job.status.attempt > 0)
+        .map(|(job, occurrence, _)| (job.id, occurrence.fire_at))
+        .collect();
+    let mut fired = BTreeMap::new();
+    for (at, outcome) in decided {
+        let Outcome::Fired { job_id, .. } = outcome else { continue };
+        fired.insert(*job_id, *at);
+        let is_there = jobs.iter().any(|(job, occurrence, origin)| {
+            job.id == *job_id && occurrence.fire_at == *at && *origin == Origin::Instant
+        });
+        if !is_there {
+            faults.push((Promise::OneFirePerInstant, Some(*job_id), format!("{at} fired and has no job")));
         }
-        for (job_id, at) in ran.iter().filter(|(job_id, _)| !fired.contains_key(*job_id)) {
-            faults.push((Promise::OneFirePerInstant, Some(*job_id), format!("{at} ran, but did not fire")));
+        // An occurrence that waits for the one before it has fired, and not run.
+        let may_not_run = kept.schedule.held == Some(*job_id) || !ran.contains_key(job_id);
+        let is_over = jobs.iter().any(|(job, ..)| job.id == *job_id && job.status.state.is_finished());
+        if !ran.contains_key(job_id) && !is_over && kept.schedule.held != Some(*job_id) && may_not_run {
+            faults.push((Promise::NothingLost, Some(*job_id), format!("{at} fired and never ran")));
         }
+    }
+    for (job_id, at) in ran.iter().filter(|(job_id, _)| !fired.contains_key(*job_id)) {
+        faults.push((Promise::OneFirePerInstant, Some(*job_id), format!("{at} ran, but did not fire")));
     }
 }
 

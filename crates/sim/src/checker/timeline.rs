@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidewheel_core::schedule::{Definition, Schedule, ScheduleId, State, nominals, window_offset_ms};
+use tidewheel_core::schedule::{Definition, Schedule, ScheduleId, State, Timing, nominals, window_offset_ms};
 use tidewheel_core::time::Timestamp;
 
 use crate::schedule_wish::{Deed, ScheduleAnswer};
@@ -137,6 +137,12 @@ impl Timeline {
             }
         }
         fire_at.plus_ms(offsets_ms.into_iter().min().unwrap_or(0))
+    }
+
+    /// Whether it was an interval, ever.
+    pub(super) fn has_interval(&self) -> bool {
+        let mut rules = self.segments.iter().map(|segment| &segment.definition.rule);
+        rules.any(|rule| matches!(rule.timing, Timing::Every { .. }))
     }
 
     /// What all its definitions have in common, if they do.

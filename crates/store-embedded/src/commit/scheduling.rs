@@ -155,7 +155,7 @@ fn takes_room(order: &ScheduleOrder) -> bool {
         | ScheduleCommand::Delete
         | ScheduleCommand::Retime(_)
         | ScheduleCommand::Redate { .. }
-        | ScheduleCommand::Rearm => false,
+        | ScheduleCommand::Rearm { .. } => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Schedules: what an edit does to the occurrence that waits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::tz::TimeZoneDatabase;
@@ -124,8 +125,8 @@ pub async fn a_sound_schedule_needs_no_mending(home: &dyn Home) {
     let answers = trial
         .edits(vec![
             ordering(&made, ScheduleCommand::Retime(zone)),
-            ordering(&made, ScheduleCommand::Rearm),
-            ordering(&every, ScheduleCommand::Rearm),
+            ordering(&made, ScheduleCommand::Rearm { set_back_ms: 0 }),
+            ordering(&every, ScheduleCommand::Rearm { set_back_ms: 0 }),
         ])
         .await;
     for answer in answers {
@@ -134,6 +135,32 @@ pub async fn a_sound_schedule_needs_no_mending(home: &dyn Home) {
     }
     assert_eq!([trial.now_of(&made).await, trial.now_of(&every).await], before);
     trial.pending(&every).await.expect("late, and still there");
+}
+
+/// A clock that is set back puts no interval off by more than it must, and no instant comes twice.
+pub async fn an_interval_is_brought_forward_when_the_clock_was_set_back(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    for _ in 0..4 {
+        trial.fire(&made).await;
+    }
+    let waited = trial.pending(&made).await.expect("pending");
+    let back_ms = 3 * BEAT_MS;
+    trial.pass(-back_ms);
+    let mended = trial.edit(&made, ScheduleCommand::Rearm { set_back_ms: back_ms }).await;
+    assert_eq!(mended.schedule.version, made.version);
+    let mut trial = trial.reopen().await;
+    let pending = trial.pending(&made).await.expect("pending");
+    assert_eq!(pending.status.due_at, waited.status.due_at.plus_ms(1 - back_ms));
+    assert_eq!(trial.get(&waited).await, None);
+    let again = trial.try_edit(ordering(&made, ScheduleCommand::Rearm { set_back_ms: back_ms })).await;
+    assert!(!again.expect("granted").changed);
+    for _ in 0..4 {
+        trial.fire(&made).await;
+    }
+    let ledger = trial.ledger_of(&made).await;
+    let instants: BTreeSet<_> = ledger.iter().map(|entry| entry.from).collect();
+    assert_eq!((ledger.len(), instants.len()), (8, 8));
 }
 
 /// Whichever comes first at the very instant of firing, the other sees its result.

@@ -189,6 +189,7 @@ macro_rules! conformance_tests {
             a_paused_schedule_waits_for_nothing,
             an_update_pauses_and_resumes_or_does_nothing_at_all,
             a_sound_schedule_needs_no_mending,
+            an_interval_is_brought_forward_when_the_clock_was_set_back,
             an_edit_and_a_claim_see_each_other,
         );
         $crate::conformance_tests!(@cases $new_home, firing:

@@ -97,7 +97,7 @@ fn evaluate(books: &mut impl Books, now: Timestamp, order: ScheduleOrder) -> Res
             schedule::calendar_changed(&schedule, before.as_deref(), calendar, now)
         }
         ScheduleCommand::Redate { .. } => none(&schedule),
-        ScheduleCommand::Rearm => rearm(books, now, &schedule, calendar)?,
+        ScheduleCommand::Rearm { set_back_ms } => rearm(books, now, &schedule, set_back_ms, calendar)?,
     };
     carry_out(books, now, &schedule, edit).map(Ok)
 }
@@ -181,12 +181,13 @@ fn missing(definition: &Definition, calendar: Option<&Dates>) -> Option<Schedule
     Some(ScheduleRefusal::NoCalendar(Arc::clone(name)))
 }
 
-/// Stores the waiting occurrence again if it is lost. Where nothing is wrong, nothing is changed: what is late stays as
-/// it is.
+/// Stores the waiting occurrence again if it is lost, and brings it forward if it was put off by a clock that was set back.
+/// Where nothing is wrong, nothing is changed: what is late stays as it is.
 fn rearm(
     books: &mut impl Books,
     now: Timestamp,
     schedule: &Schedule,
+    set_back_ms: i64,
     calendar: Option<&Dates>,
 ) -> Result<Edit, Error> {
     let none = none(schedule);
@@ -202,7 +203,7 @@ fn rearm(
                 entries: finish.entries,
             })
         }
-        Some(_) => none,
+        Some(job) => schedule::set_back(schedule, &job, set_back_ms, calendar, now),
     })
 }
 

@@ -103,6 +103,8 @@ const NAP_MS_MAX: i64 = 500;
 const READ_RETRY_MS: i64 = 200;
 /// How long after the start everything due is read again, checkpoints or not.
 const FIRST_SWEEP_MS: i64 = SECOND_MS;
+/// A clock that is set back by less puts off no schedule by as much as its interval.
+const SET_BACK_MS: i64 = SECOND_MS;
 /// Messages handled between two turns.
 const MESSAGES_MAX: usize = 256;
 
@@ -133,8 +135,9 @@ pub(in crate::engine) struct Scheduler {
     next_bucket: Bucket,
     draining: Option<oneshot::Sender<usize>>,
     stopped: bool,
-    /// The wall clock at the last turn.
+    /// The clocks at the last turn.
     turned_at: Timestamp,
+    turned_ms: i64,
     checkpoint_at_ms: i64,
     sweep_at_ms: i64,
     upkeep_at_ms: i64,
@@ -188,6 +191,7 @@ impl Scheduler {
             draining: None,
             stopped: false,
             turned_at: now,
+            turned_ms: monotonic_ms,
         };
         if scheduler.shared.territory.is_shared() {
             scheduler.ready.watch_demand();
@@ -284,7 +288,11 @@ impl Scheduler {
             self.scan.look_again(now);
             self.sweep_at_ms = monotonic_ms;
         }
-        self.turned_at = now;
+        let set_back_ms = self.turned_at.since_ms(now) + monotonic_ms - self.turned_ms;
+        if set_back_ms >= SET_BACK_MS {
+            self.shared.set_back.tell(set_back_ms);
+        }
+        (self.turned_at, self.turned_ms) = (now, monotonic_ms);
         self.ready.tend_targets(monotonic_ms);
         self.ready.advance(now);
         self.ready.tick(monotonic_ms);

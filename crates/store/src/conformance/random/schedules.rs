@@ -101,7 +101,7 @@ impl Pair<'_> {
                 let before = self.dice.percent(50).then(|| Arc::new(dates(&["2027-01-15", "2027-01-16"])));
                 ScheduleCommand::Redate { name, before }
             }
-            _ => ScheduleCommand::Rearm,
+            _ => ScheduleCommand::Rearm { set_back_ms: self.dice.between(0, 20 * MINUTE_MS) },
         };
         let guess = schedule.version.saturating_sub(u64::from(self.dice.percent(20)));
         let if_version = self.dice.percent(30).then_some(guess);

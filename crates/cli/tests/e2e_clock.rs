@@ -1,0 +1,52 @@
+//! A server on its own store whose host's clock is set while it runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use harness::Server;
+use harness::target::{Hit, Target};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// In one step: it is read at any moment.
+fn set(clock: &Path, by_s: i64) {
+    let next = clock.with_extension("next");
+    fs::write(&next, format!("{by_s:+}\n")).unwrap();
+    fs::rename(next, clock).unwrap();
+}
+
+fn keys(hits: &[Hit]) -> BTreeSet<&str> {
+    hits.iter().map(|hit| hit.header("idempotency-key")).collect()
+}
+
+#[test]
+fn an_interval_goes_on_while_the_clock_is_set_back_and_no_instant_fires_twice() {
+    let Some(library) = tidewheel_nemesis::cluster::faketime() else {
+        println!(
+            "libfaketime is not installed (scripts/test does that on Debian, as root): no clock was set"
+        );
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let clock = folder.path().join("clock");
+    set(&clock, 0);
+    let flags = ["--min-interval", "1s", "--allow-target", "127.0.0.0/8"];
+    let server = Server::start_by(&folder.path().join("data"), &flags, Some((&library, &clock)));
+    let target = Target::ok();
+    let created = server
+        .post("/v1/schedules", &json!({"every": "2s", "target_url": target.url("/beat"), "name": "beat"}));
+    assert_eq!(created.status, 201, "{}", created.text());
+    target.until_hits(2);
+    // Twice through the same time: an hour that nobody would wait for here.
+    for by_s in [-3_600, 0, -3_600] {
+        set(&clock, by_s);
+        let count = target.count();
+        target.until_hits(count + 3);
+    }
+    let hits = target.hits();
+    assert_eq!(keys(&hits).len(), hits.len(), "each is another instant");
+}
