@@ -4,20 +4,12 @@
 mod harness;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use harness::Server;
 use harness::target::{Hit, Target};
 use serde_json::json;
 use tempfile::TempDir;
-
-/// In one step: it is read at any moment.
-fn set(clock: &Path, by_s: i64) {
-    let next = clock.with_extension("next");
-    fs::write(&next, format!("{by_s:+}\n")).unwrap();
-    fs::rename(next, clock).unwrap();
-}
+use tidewheel_nemesis::faketime;
 
 fn keys(hits: &[Hit]) -> BTreeSet<&str> {
     hits.iter().map(|hit| hit.header("idempotency-key")).collect()
@@ -25,7 +17,7 @@ fn keys(hits: &[Hit]) -> BTreeSet<&str> {
 
 #[test]
 fn an_interval_goes_on_while_the_clock_is_set_back_and_no_instant_fires_twice() {
-    let Some(library) = tidewheel_nemesis::cluster::faketime() else {
+    let Some(library) = faketime::faketime() else {
         println!(
             "libfaketime is not installed (scripts/test does that on Debian, as root): no clock was set"
         );
@@ -33,7 +25,7 @@ fn an_interval_goes_on_while_the_clock_is_set_back_and_no_instant_fires_twice() 
     };
     let folder = TempDir::new().unwrap();
     let clock = folder.path().join("clock");
-    set(&clock, 0);
+    faketime::set(&clock, 0).unwrap();
     let flags = ["--min-interval", "1s", "--allow-target", "127.0.0.0/8"];
     let server = Server::start_by(&folder.path().join("data"), &flags, Some((&library, &clock)));
     let target = Target::ok();
@@ -43,7 +35,7 @@ fn an_interval_goes_on_while_the_clock_is_set_back_and_no_instant_fires_twice() 
     target.until_hits(2);
     // Twice through the same time: an hour that nobody would wait for here.
     for by_s in [-3_600, 0, -3_600] {
-        set(&clock, by_s);
+        faketime::set(&clock, by_s).unwrap();
         let count = target.count();
         target.until_hits(count + 3);
     }

@@ -76,7 +76,7 @@ fn promises_hold_while_nodes_and_the_database_are_killed_paused_and_cut_off() {
 
 #[test]
 fn promises_hold_while_the_clock_of_a_node_is_set() {
-    if tidewheel_nemesis::cluster::faketime().is_none() {
+    if tidewheel_nemesis::faketime::faketime().is_none() {
         println!(
             "libfaketime is not installed (scripts/test does that on Debian, as root): clocks were not set"
         );

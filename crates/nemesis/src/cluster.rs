@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::clock;
+use crate::faketime;
 use crate::forwarder::Forwarder;
 use crate::history::{Event, History};
 use crate::http::{Answer, Request, send};
@@ -144,12 +145,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(said);
         if let Some(library) = &self.plan.faketime {
-            command
-                .env("LD_PRELOAD", library)
-                .env("FAKETIME_TIMESTAMP_FILE", self.clock_file(node))
-                .env("FAKETIME_NO_CACHE", "1")
-                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-                .env("DONT_FAKE_MONOTONIC", "1");
+            faketime::go_by(&mut command, library, &self.clock_file(node));
         }
         let Some(mut state) = self.lock(node) else { return Ok(()) };
         *state = State { process: Some(Owned::spawn(&mut command)?), was_ready: false, is_down: false };
@@ -213,11 +209,7 @@ impl Cluster {
     /// # Errors
     /// When its file cannot be written.
     pub fn set_clock(&self, node: usize, by_s: i64) -> anyhow::Result<()> {
-        let file = self.clock_file(node);
-        let next = file.with_extension("next");
-        std::fs::write(&next, format!("{by_s:+}\n"))?;
-        // In one step: it is read at any moment.
-        Ok(std::fs::rename(next, file)?)
+        Ok(faketime::set(&self.clock_file(node), by_s)?)
     }
 
     /// SIGTERM; gives its exit code once it is gone.
@@ -345,12 +337,4 @@ impl Cluster {
             Lines::Namespaces(_) => HUB,
         }
     }
-}
-
-/// Where the library that sets clocks is, if it is installed.
-#[must_use]
-pub fn faketime() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found = folders.map(|folder| folder.join("faketime/libfaketime.so.1"));
-    found.find(|library| Path::new(library).exists())
 }

@@ -10,11 +10,13 @@
 //! | `forwarder`, `network` | the two ways to cut a node off |
 //! | `history`, `checker` | what was seen, and what is wrong with it |
 //! | `process`, `http`, `clock`, `dice` | signals, requests, the observer's clock, choices by a seed |
+//! | `faketime` | wall clocks that are set |
 
 pub mod checker;
 pub mod clock;
 pub mod cluster;
 mod dice;
+pub mod faketime;
 mod faults;
 pub mod forwarder;
 pub mod history;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use tidewheel_nemesis::checker::Violation;
-use tidewheel_nemesis::cluster::faketime;
+use tidewheel_nemesis::faketime::faketime;
 use tidewheel_nemesis::network;
 use tidewheel_nemesis::run::{Config, KINDS, Kind, run};
 

@@ -13,8 +13,9 @@ use tidewheel_core::time::Timestamp;
 
 use crate::checker::{Bounds, Violation, check};
 use crate::clock;
-use crate::cluster::{Cluster, Lines, Plan, faketime};
+use crate::cluster::{Cluster, Lines, Plan};
 use crate::dice::Dice;
+use crate::faketime::faketime;
 use crate::faults::Nemesis;
 pub use crate::faults::{KINDS, Kind};
 use crate::forwarder::Forwarder;

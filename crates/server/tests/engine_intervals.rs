@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use settable_clock::SettableClock;
+use settable_clock::{SettableClock, start};
 use tidewheel_core::cron::Dst;
-use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Destination, Job, Priority};
 use tidewheel_core::limits::{HOUR_MS, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::names::Tenant;
@@ -19,36 +18,14 @@ use tidewheel_core::schedule::{
     Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, ScheduleId, Template, Timing, Zone,
 };
 use tidewheel_core::time::Timestamp;
-use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports, Take, Tenants};
-use tidewheel_server::metrics::Metrics;
-use tidewheel_server::random::SystemRandom;
+use tidewheel_server::engine::{Engine, Take, Tenants};
 use tidewheel_store::memory::MemoryStore;
-use tidewheel_store::{Layout, ScheduleCommand, ScheduleOrder, Store};
+use tidewheel_store::{Layout, ScheduleCommand, ScheduleOrder};
 
 const INTERVAL_MS: i64 = 60_000;
 /// How late a job may be taken, and the clock be seen to be set.
 const SLACK_MS: i64 = 2_000;
-
-struct Nobody;
-
-impl Deliver for Nobody {
-    fn deliver(&self, _: Vec<Arc<Job>>, _: &Reports) {}
-    fn abort(&self, _: &JobId) {}
-}
-
-async fn start(store: &Arc<MemoryStore>, clock: &Arc<SettableClock>) -> Engine {
-    let parts = Parts {
-        store: Arc::clone(store) as Arc<dyn Store>,
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        random: Arc::new(SystemRandom),
-        metrics: Arc::new(Metrics::new()),
-        deliverer: Arc::new(Nobody),
-        zones: Zones::bundled(),
-    };
-    Engine::start(parts, Config::default()).await.unwrap()
-}
 
 fn creating() -> ScheduleOrder {
     let definition = Definition {

@@ -7,32 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use settable_clock::SettableClock;
-use tidewheel_core::id::JobId;
+use settable_clock::{SettableClock, start};
 use tidewheel_core::job::{Command, Destination, Job, Priority, Spec, State};
 use tidewheel_core::limits::HOUR_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
-use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
-use tidewheel_server::engine::{
-    Config, Deliver, Engine, Interest, Parts, Pushes, Reports, Subscription, Take, Tenants, WorkerLink,
-};
-use tidewheel_server::metrics::Metrics;
-use tidewheel_server::random::SystemRandom;
+use tidewheel_server::engine::{Engine, Interest, Pushes, Subscription, Take, Tenants, WorkerLink};
 use tidewheel_store::memory::MemoryStore;
-use tidewheel_store::{Layout, OnConflict, Order, Store, Submission};
+use tidewheel_store::{Layout, OnConflict, Order, Submission};
 
 const LEASE_MS: i64 = 10_000;
 /// How late the end of a lease may be noticed and written.
 const SLACK_MS: i64 = 1_000;
-
-struct Nobody;
-
-impl Deliver for Nobody {
-    fn deliver(&self, _: Vec<Arc<Job>>, _: &Reports) {}
-    fn abort(&self, _: &JobId) {}
-}
 
 struct World {
     clock: Arc<SettableClock>,
@@ -46,15 +33,7 @@ impl World {
     /// A worker has taken a job, by a lease of [`LEASE_MS`].
     async fn new() -> Self {
         let clock = Arc::new(SettableClock::new());
-        let parts = Parts {
-            store: Arc::new(MemoryStore::new(Layout { shards: 4 })) as Arc<dyn Store>,
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            random: Arc::new(SystemRandom),
-            metrics: Arc::new(Metrics::new()),
-            deliverer: Arc::new(Nobody),
-            zones: Zones::bundled(),
-        };
-        let engine = Engine::start(parts, Config::default()).await.unwrap();
+        let engine = start(&Arc::new(MemoryStore::new(Layout { shards: 4 })), &clock).await;
         let spec = Spec {
             kind: "test".into(),
             payload: Bytes::from_static(b"{}"),

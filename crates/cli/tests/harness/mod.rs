@@ -72,12 +72,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         if let Some((library, file)) = clock {
-            command
-                .env("LD_PRELOAD", library)
-                .env("FAKETIME_TIMESTAMP_FILE", file)
-                .env("FAKETIME_NO_CACHE", "1")
-                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-                .env("DONT_FAKE_MONOTONIC", "1");
+            tidewheel_nemesis::faketime::go_by(&mut command, library, file);
         }
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
