@@ -156,13 +156,17 @@ mod tests {
     use tidewheel_core::time::Timestamp;
 
     use crate::definition::tests::definition;
+    use crate::sheet::Sheet;
 
     fn stored() -> (ScheduleKey, Stored) {
         let (id, tenant) = (ScheduleId::from_bytes([1; 16]), Tenant::default());
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
         let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
-        (ScheduleKey { tenant, id }, Stored { schedule: Arc::new(schedule), first_entry: 0 })
+        (
+            ScheduleKey { tenant, id },
+            Stored { schedule: Arc::new(schedule), first_entry: 0, sheet: Sheet::default() },
+        )
     }
 
     #[test]

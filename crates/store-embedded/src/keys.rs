@@ -143,9 +143,28 @@ pub(crate) fn parse_schedule(key: &[u8]) -> Option<(Tenant, ScheduleId)> {
 /// The key of an entry of a schedule's ledger.
 pub(crate) fn ledger_entry(tenant: &Tenant, id: ScheduleId, cursor: LedgerCursor) -> Vec<u8> {
     let mut key = schedule(tenant, id);
+    push_cursor(&mut key, cursor);
+    key
+}
+
+/// The keys of sheets of a schedule's ledger begin with this: behind all of single entries, whose instants are before the
+/// year 10,000.
+pub(crate) fn ledger_sheets(tenant: &Tenant, id: ScheduleId) -> Vec<u8> {
+    let mut key = schedule(tenant, id);
+    key.push(0xff);
+    key
+}
+
+/// The key of a sheet of a schedule's ledger whose first line stands there.
+pub(crate) fn ledger_sheet(tenant: &Tenant, id: ScheduleId, first: LedgerCursor) -> Vec<u8> {
+    let mut key = ledger_sheets(tenant, id);
+    push_cursor(&mut key, first);
+    key
+}
+
+fn push_cursor(key: &mut Vec<u8>, cursor: LedgerCursor) {
     key.extend_from_slice(&(cursor.from.as_ms() ^ i64::MIN).to_be_bytes());
     key.extend_from_slice(&cursor.number.to_be_bytes());
-    key
 }
 
 /// Where the entry of that key stands in its ledger.
@@ -218,6 +237,8 @@ pub(crate) mod meta {
     pub(crate) const GROUP: &[u8] = b"group";
     /// The number of the next entry in any ledger, u64.
     pub(crate) const NEXT_ENTRY: &[u8] = b"next_entry";
+    /// The first day of which ledgers are kept, u32.
+    pub(crate) const LEDGER_FROM: &[u8] = b"ledger_from";
     /// By which rules of time zones pending occurrences are computed: a text, empty while they are recomputed.
     pub(crate) const ZONES: &[u8] = b"zones";
     /// The number of the newest change of a document, u64.

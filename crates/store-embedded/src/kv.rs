@@ -10,7 +10,7 @@ use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::time::Timestamp;
 
 /// A UTC day, counted from 1970-01-01.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub u32);
 
 impl Day {

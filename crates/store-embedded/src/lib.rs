@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
 //! | `keys`, `record`, `lean`, `attempts` | the bytes on disk |
-//! | `schedule_record`, `definition`, `rules`, `ledger` | those of schedules |
+//! | `schedule_record`, `definition`, `rules`, `ledger`, `sheet` | those of schedules |
 //! | `documents` | those of small documents |
 //! | `audit` | those of the audit trail |
 //! | `commit` | the one thread that writes, many requests to a sync |
@@ -45,6 +45,7 @@ mod schedule_counts;
 mod schedule_record;
 mod schedules;
 mod shared;
+mod sheet;
 mod spread;
 mod stopwatch;
 mod store;

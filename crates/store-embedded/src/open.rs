@@ -118,6 +118,10 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
     let entry = snapshot.get(Keyspace::Meta, keys::meta::NEXT_ENTRY)?;
     found.next_entry =
         entry.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
+    let ledger_from = snapshot.get(Keyspace::Meta, keys::meta::LEDGER_FROM)?;
+    found.remembered.days.ledger_from = ledger_from
+        .and_then(|bytes| <[u8; 4]>::try_from(&*bytes).ok())
+        .map_or(Day(0), |day| Day(u32::from_be_bytes(day)));
     found.document_change = crate::documents::newest_change(snapshot)?;
     found.trail = Trail::load(snapshot)?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SCHEDULES], |key, value| {

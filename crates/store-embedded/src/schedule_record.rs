@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! schedules   version u8 = 2 | definition
-//! standings   version u8 = 1 | standing
+//! standings   version u8 = 2 | standing | sheet
 //! ```
 //!
-//! All parts are postcard, in the order of the fields below; the definition has its rule as bytes of its own. A fire
+//! The sheet has the newest lines of the ledger ([`crate::sheet`]); version 1 had none. All parts are postcard, in the order of the fields below; the definition has its rule as bytes of its own. A fire
 //! changes where the schedule stands and nothing of its definition, so it writes the one record and not the other.
 //! Both are written and removed together with what they have in common, and read from one snapshot.
 
@@ -24,11 +24,13 @@ use crate::kv::{Keyspace, KvError};
 use crate::record::Unreadable;
 use crate::rules::Rules;
 use crate::shared::{read_error, unreadable};
+use crate::sheet::{Numbered, Sheet, SheetRecord};
 use crate::{definition, keys};
 
 /// 1 had the standing before the definition.
 const DEFINITION_VERSION: u8 = 2;
-const STANDING_VERSION: u8 = 1;
+const STANDING_VERSION: u8 = 2;
+const STANDING_VERSION_WITHOUT_SHEET: u8 = 1;
 const NONSENSE: Unreadable = Unreadable::Nonsense("where a schedule stands");
 
 /// A schedule with what is stored of it besides.
@@ -37,6 +39,7 @@ pub(crate) struct Stored {
     pub(crate) schedule: Arc<Schedule>,
     /// The number of the first entry of its ledger. Those before it belong to a schedule that was deleted.
     pub(crate) first_entry: u64,
+    pub(crate) sheet: Sheet,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,9 +108,9 @@ impl Stored {
             created_at: schedule.created_at.as_ms(),
             updated_at: schedule.updated_at.as_ms(),
         };
-        let mut bytes = Vec::with_capacity(112);
+        let mut bytes = Vec::with_capacity(128);
         bytes.push(STANDING_VERSION);
-        postcard::to_extend(&standing, bytes).unwrap_or_default()
+        postcard::to_extend(&(standing, self.sheet.record()), bytes).unwrap_or_default()
     }
 
     /// The record in `schedules`.
@@ -133,7 +136,7 @@ impl Stored {
         definition: Arc<Definition>,
         standing: &[u8],
     ) -> Result<Self, Unreadable> {
-        let standing = read_standing(standing)?;
+        let (standing, sheet) = read_standing(standing)?;
         let next = standing.next.map(|next| {
             let fire_at = Timestamp::from_ms(next.fire_at);
             Next {
@@ -161,7 +164,8 @@ impl Stored {
             created_at: Timestamp::from_ms(standing.created_at),
             updated_at: Timestamp::from_ms(standing.updated_at),
         };
-        Ok(Self { schedule: Arc::new(schedule), first_entry: standing.first_entry })
+        let (first_entry, sheet) = (standing.first_entry, Sheet::of(&sheet));
+        Ok(Self { schedule: Arc::new(schedule), first_entry, sheet })
     }
 }
 
@@ -187,9 +191,10 @@ pub(crate) fn template(definition: &Bytes) -> Result<(Template, Option<Arc<str>>
     definition::decode_template(&body(definition)?)
 }
 
-/// The number of the first entry of a schedule's ledger, of its record in `standings`.
-pub(crate) fn first_entry(standing: &[u8]) -> Result<u64, Unreadable> {
-    read_standing(standing).map(|standing| standing.first_entry)
+/// The number of the first entry of a schedule's ledger, and the entries on its sheet; of its record in `standings`.
+pub(crate) fn ledger(id: ScheduleId, standing: &[u8]) -> Result<(u64, Vec<Numbered>), Unreadable> {
+    let (standing, sheet) = read_standing(standing)?;
+    Ok((standing.first_entry, sheet.entries(id)?))
 }
 
 fn body(definition: &Bytes) -> Result<Bytes, Unreadable> {
@@ -200,10 +205,45 @@ fn body(definition: &Bytes) -> Result<Bytes, Unreadable> {
     }
 }
 
-fn read_standing(bytes: &[u8]) -> Result<Standing<'_>, Unreadable> {
+fn read_standing(bytes: &[u8]) -> Result<(Standing<'_>, SheetRecord<'_>), Unreadable> {
     match bytes {
         [STANDING_VERSION, rest @ ..] => postcard::from_bytes(rest).map_err(|_| NONSENSE),
+        [STANDING_VERSION_WITHOUT_SHEET, rest @ ..] => {
+            let standing = postcard::from_bytes(rest).map_err(|_| NONSENSE)?;
+            Ok((standing, SheetRecord::default()))
+        }
         [version, ..] => Err(Unreadable::Version(*version)),
         [] => Err(NONSENSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    use tidewheel_core::schedule::{NewSchedule, create};
+
+    use crate::definition::tests::definition;
+
+    #[test]
+    fn a_standing_from_before_there_were_sheets_is_read() {
+        let (id, tenant, now) =
+            (ScheduleId::from_bytes([7; 16]), Tenant::default(), Timestamp::from_ms(1_800_000_000_000));
+        let new =
+            NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: false };
+        let schedule = Arc::new(create(new, None, now).schedule);
+        let stored = Stored { schedule, first_entry: 5, sheet: Sheet::default() };
+        let new = stored.encode_standing();
+        let (sheet, standing) = new.split_last_chunk::<3>().map(|(rest, sheet)| (*sheet, rest)).unwrap();
+        assert_eq!(sheet, [0, 0, 0], "a sheet without lines, after which there is nothing");
+        let mut old = standing.to_vec();
+        *old.first_mut().unwrap() = STANDING_VERSION_WITHOUT_SHEET;
+        for standing in [&new, &old] {
+            let read = Stored::place(&tenant, id, Arc::clone(&stored.schedule.definition), standing).unwrap();
+            assert_eq!((read.schedule, read.first_entry), (Arc::clone(&stored.schedule), 5));
+            assert_eq!(ledger(id, standing).unwrap(), (5, Vec::new()));
+        }
     }
 }

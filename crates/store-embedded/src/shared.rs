@@ -55,6 +55,8 @@ pub(crate) struct Days {
     pub(crate) history: BTreeMap<Day, (Bucket, Bucket)>,
     pub(crate) keys: BTreeSet<Day>,
     pub(crate) ledger: BTreeSet<Day>,
+    /// What was decided before this day is no longer shown, wherever it is kept.
+    pub(crate) ledger_from: Day,
     pub(crate) audit: BTreeSet<Day>,
 }
 

@@ -8,7 +8,7 @@ use super::ledger::{Entry, Outcome, Reason};
 use super::plan::{Plan, plan};
 use super::{Next, Schedule};
 use crate::id::JobId;
-use crate::job::{Job, State};
+use crate::job::{Job, Spec, State};
 use crate::limits::{HELD_RECHECK_MS, SCHEDULE_ACTIVE_COUNT_MAX};
 use crate::time::Timestamp;
 
@@ -30,8 +30,8 @@ pub struct Decision {
 /// What becomes of a claimed occurrence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It runs: the claim is to be applied to this job.
-    Fire(Job),
+    /// It runs, and this is what it asks for.
+    Fire(Arc<Spec>),
     /// It has fired but waits for an earlier run: this is the job now, and the claim is refused as not due.
     Hold(Job),
     /// It ends without having run: this is the job now.
@@ -50,7 +50,7 @@ pub fn on_claim(
     now: Timestamp,
 ) -> Option<Decision> {
     if schedule.held == Some(job.id) {
-        return Some(claim_held(schedule.clone(), job.clone(), is_unfinished, now));
+        return Some(claim_held(schedule.clone(), job, is_unfinished, now));
     }
     let next = schedule.next.filter(|next| next.job_id == job.id)?;
     let schedule = schedule.clone();
@@ -77,15 +77,15 @@ pub fn on_claim(
     if !has_room {
         return Some(pass_over(schedule, job, &next, Reason::Overlap, calendar, now));
     }
-    let mut job = job.clone();
+    let mut spec = Arc::clone(&job.spec);
     let catch_up = next.catch_up || is_late;
     // Changing what was asked for copies all of it, and it is as it should be nearly always.
-    if job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up != catch_up)
-        && let Some(occurrence) = &mut Arc::make_mut(&mut job.spec).occurrence
+    if spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up != catch_up)
+        && let Some(occurrence) = &mut Arc::make_mut(&mut spec).occurrence
     {
         occurrence.catch_up = catch_up;
     }
-    Some(fire(schedule, job, &next, running, calendar, now))
+    Some(fire(schedule, job, spec, (&next, running), calendar, now))
 }
 
 /// Late beyond its window and its grace. Someone who moved it by hand did not mean it to be skipped.
@@ -97,13 +97,13 @@ fn is_late(schedule: &Schedule, next: &Next, job: &Job, now: Timestamp) -> bool 
 
 fn fire(
     mut schedule: Schedule,
-    mut job: Job,
-    next: &Next,
-    running: Vec<JobId>,
+    job: &Job,
+    spec: Arc<Spec>,
+    (next, running): (&Next, Vec<JobId>),
     calendar: Option<&Dates>,
     now: Timestamp,
 ) -> Decision {
-    let catch_up = job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
+    let catch_up = spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
     let outcome = Outcome::Fired { job_id: job.id, catch_up };
     let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
     schedule.fired_at(next.fire_at);
@@ -111,11 +111,10 @@ fn fire(
     let mut cancel = Vec::new();
     let verdict = if schedule.definition.overlap == Overlap::BufferOne && !running.is_empty() {
         schedule.held = Some(job.id);
-        job.status.due_at = now.plus_ms(HELD_RECHECK_MS);
-        Verdict::Hold(job)
+        Verdict::Hold(held(Job { spec, ..job.clone() }, now))
     } else {
         cancel = schedule.start(job.id, running);
-        Verdict::Fire(job)
+        Verdict::Fire(spec)
     };
     schedule.decided(next.covers_until);
     let (passed, next) = schedule.advance(calendar, now);
@@ -158,7 +157,7 @@ fn pass_over(
 
 fn claim_held(
     mut schedule: Schedule,
-    mut job: Job,
+    job: &Job,
     is_unfinished: &dyn Fn(JobId) -> bool,
     now: Timestamp,
 ) -> Decision {
@@ -169,12 +168,11 @@ fn claim_held(
     };
     let mut cancel = Vec::new();
     let verdict = if waits {
-        job.status.due_at = now.plus_ms(HELD_RECHECK_MS);
-        Verdict::Hold(job)
+        Verdict::Hold(held(job.clone(), now))
     } else {
         schedule.held = None;
         cancel = schedule.start(job.id, running);
-        Verdict::Fire(job)
+        Verdict::Fire(Arc::clone(&job.spec))
     };
     Decision { verdict, schedule, next: None, cancel, entries: Vec::new() }
 }
@@ -187,6 +185,12 @@ fn running(schedule: &Schedule, is_unfinished: &dyn Fn(JobId) -> bool) -> Vec<Jo
             schedule.active.iter().copied().filter(|id| is_unfinished(*id)).collect()
         }
     }
+}
+
+/// The job as one that waits for an earlier run.
+fn held(mut job: Job, now: Timestamp) -> Job {
+    job.status.due_at = now.plus_ms(HELD_RECHECK_MS);
+    job
 }
 
 fn skipped(job: &Job, reason: &str, now: Timestamp) -> Job {

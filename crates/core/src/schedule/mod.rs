@@ -55,7 +55,8 @@ pub use id::{InvalidScheduleId, ScheduleId};
 pub use ledger::{Entry, Outcome, Reason};
 pub use nominal::{Nominal, Note, next_nominal, nominals, prev_nominal};
 pub use occurrence::{
-    Preview, backfill, backfill_job, occurrence_job, occurrence_spec, preview, window_offset_ms,
+    Preview, backfill, backfill_job, occurrence_id, occurrence_job, occurrence_spec, preview,
+    window_offset_ms,
 };
 pub use set_back::set_back;
 pub use upkeep::{calendar_changed, repair, retime};

@@ -10,6 +10,7 @@ use super::exclude::Dates;
 use super::ledger::{Entry, Outcome};
 use super::nominal::{Nominal, Note, nominals};
 use super::{Schedule, ScheduleId};
+use crate::id::JobId;
 use crate::job::{Job, Occurrence, Spec};
 use crate::limits::PREVIEW_COUNT_MAX;
 use crate::time::Timestamp;
@@ -49,6 +50,12 @@ fn tail(id: ScheduleId, fire_at: Timestamp, purpose: Purpose) -> u128 {
 
 /// What a tail has besides 32 bits of the schedule's id.
 const TAIL_HASH_BITS: u32 = 48;
+
+/// The id of the job of a nominal instant that was due at `run_at`.
+#[must_use]
+pub fn occurrence_id(id: ScheduleId, fire_at: Timestamp, run_at: Timestamp) -> JobId {
+    JobId::new(run_at, tail(id, fire_at, Purpose::Occurrence))
+}
 
 /// The job of a nominal instant, due at `run_at`. The low bits of its id are a hash of the schedule and the
 /// instant; its key is the schedule's key, or its id, and the instant: `report:2026-05-19T13:00:00.000Z`,

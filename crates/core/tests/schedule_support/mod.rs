@@ -159,7 +159,7 @@ impl World {
             self.cancelled.push(id);
         }
         match decision.verdict {
-            Verdict::Fire(job) => self.start(&job),
+            Verdict::Fire(spec) => self.start(&Job { spec, ..job.clone() }),
             Verdict::Hold(job) => {
                 assert!(job.status.due_at > self.now);
                 self.waiting.insert(job.id, job);

@@ -69,6 +69,7 @@ mod tests {
     use tidewheel_core::schedule::{NewSchedule, Schedule, ScheduleId, create};
 
     use crate::definition::tests::definition;
+    use crate::sheet::Sheet;
 
     fn stored(n: u16) -> (ScheduleKey, Stored) {
         let mut bytes = [0; 16];
@@ -78,7 +79,7 @@ mod tests {
         definition.template.payload = Bytes::from(vec![0; 4_096]);
         let new = NewSchedule { id, tenant: tenant.clone(), name: None, definition, paused: true };
         let schedule = Arc::new(create(new, None, Timestamp::from_ms(0)).schedule);
-        (ScheduleKey { tenant, id }, Stored { schedule, first_entry: 0 })
+        (ScheduleKey { tenant, id }, Stored { schedule, first_entry: 0, sheet: Sheet::default() })
     }
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             let job_id = JobId::new(run_at, 1);
             firing.next =
                 Some(Next { fire_at: run_at, run_at, job_id, catch_up: false, covers_until: run_at });
-            Stored { schedule: Arc::new(firing.clone()), first_entry: 0 }
+            Stored { schedule: Arc::new(firing.clone()), first_entry: 0, sheet: Sheet::default() }
         };
         known.note(key.clone(), firing_in(1_000), now, true);
         assert!(known.get(&key).is_some());

@@ -13,6 +13,7 @@ use crate::kv::{Batch, Day, Keyspace};
 use crate::place::ScheduleKey;
 use crate::schedule_counts::ScheduleDeltas;
 use crate::schedule_record::Stored;
+use crate::sheet::{LINE_BYTES, NotPlain};
 use crate::{keys, ledger, rules, versioned};
 
 /// A name of a tenant's choice.
@@ -27,7 +28,10 @@ pub(super) struct Plans {
     names_set: Vec<Name>,
     /// Those that were changed; the last change of one counts.
     calendars: Vec<(Name, Option<Arc<Dates>>)>,
+    /// What is written to ledgers.
     entries: Vec<(Day, Vec<u8>, Vec<u8>)>,
+    /// Whether entries were given numbers.
+    has_numbered: bool,
     /// Those whose jobs ask for something else now, or that are gone.
     redefined: FxHashSet<ScheduleKey>,
 }
@@ -102,8 +106,9 @@ impl Plans {
     pub(super) fn put(&mut self, at: usize, schedule: Arc<Schedule>, next_entry: u64) -> usize {
         let old = self.at(at);
         let first_entry = old.map_or(next_entry, |old| old.first_entry);
+        let sheet = old.map(|old| old.sheet.clone()).unwrap_or_default();
         let is_defined = old.is_some_and(|old| Arc::ptr_eq(&old.schedule.definition, &schedule.definition));
-        let stored = Stored { schedule, first_entry };
+        let stored = Stored { schedule, first_entry, sheet };
         let bytes = 128 + if is_defined { 0 } else { stored.size_bytes() };
         self.set(at, Some(stored));
         bytes
@@ -152,12 +157,25 @@ impl Plans {
         self.calendars.push((name, dates));
     }
 
-    /// Adds an entry to a ledger. Answers about how much is to be written.
-    pub(super) fn note(&mut self, tenant: &Tenant, id: ScheduleId, entry: &Entry, number: u64) -> usize {
-        let cursor = LedgerCursor { from: entry.from, number };
-        let (key, value) = (keys::ledger_entry(tenant, id, cursor), ledger::encode(entry));
+    /// Adds an entry to the ledger of the schedule of that place, whose sheet takes none from before `kept_from`. Answers
+    /// about how much is to be written.
+    pub(super) fn note(&mut self, at: usize, entry: &Entry, number: u64, kept_from: Day) -> usize {
+        self.has_numbered = true;
+        let Some(Slot { key: ScheduleKey { tenant, id }, stored, .. }) = self.slots.get_mut(at) else {
+            return 0;
+        };
+        let day = Day::of(entry.decided_at);
+        let sheet = stored.as_mut().map(|stored| &mut stored.sheet).filter(|_| day >= kept_from);
+        let (key, value) = match sheet.map(|sheet| sheet.add(*id, entry, number)) {
+            Some(Ok(None)) => return LINE_BYTES,
+            Some(Ok(Some(full))) => (keys::ledger_sheet(tenant, *id, full.first), full.record),
+            Some(Err(NotPlain)) | None => {
+                let cursor = LedgerCursor { from: entry.from, number };
+                (keys::ledger_entry(tenant, *id, cursor), ledger::encode(entry))
+            }
+        };
         let bytes = key.len() + value.len();
-        self.entries.push((Day::of(entry.decided_at), key, value));
+        self.entries.push((day, key, value));
         bytes
     }
 
@@ -215,7 +233,7 @@ impl Plans {
                 None => batch.delete(Keyspace::Calendars, key),
             }
         }
-        if !self.entries.is_empty() {
+        if self.has_numbered {
             batch.put(Keyspace::Meta, keys::meta::NEXT_ENTRY.to_vec(), next_entry.to_be_bytes().to_vec());
         }
         for (day, key, value) in std::mem::take(&mut self.entries) {

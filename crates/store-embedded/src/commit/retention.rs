@@ -25,6 +25,7 @@ impl Committer {
             });
             self.disk.kv.remove(Keyspace::Keys(*day)).map_err(|error| self.disk.poison(&error))?;
         }
+        self.drop_lines(Day::of(before))?;
         for day in days.ledger.iter().filter(|day| day.end() <= before) {
             self.disk.shared.change_days(|days| {
                 days.ledger.remove(day);
@@ -32,6 +33,18 @@ impl Committer {
             self.disk.kv.remove(Keyspace::Ledger(*day)).map_err(|error| self.disk.poison(&error))?;
         }
         Ok(dropped)
+    }
+
+    /// What was decided before `from` is no longer shown, also where it is kept with what was decided later.
+    fn drop_lines(&self, from: Day) -> Result<(), Error> {
+        if from <= self.disk.shared.days().ledger_from {
+            return Ok(());
+        }
+        let mut batch = Batch::default();
+        batch.put(Keyspace::Meta, keys::meta::LEDGER_FROM.to_vec(), from.0.to_be_bytes().to_vec());
+        self.disk.commit(batch)?;
+        self.disk.shared.change_days(|days| days.ledger_from = from);
+        Ok(())
     }
 
     fn drop_day(&mut self, day: Day) -> Result<u64, Error> {

@@ -216,10 +216,11 @@ impl Desk<'_> {
             (None, _) | (_, None) => {}
             (Some(at), Some(ScheduleChange::Removed(_))) => self.group.plans.remove(at),
             (Some(at), Some(ScheduleChange::Put(schedule))) => {
-                let id = schedule.id;
                 self.group.bytes += self.group.plans.put(at, schedule, self.committer.next_entry);
+                let kept_from = self.committer.disk.shared.days().ledger_from;
                 for entry in &changes.entries {
-                    self.group.bytes += self.group.plans.note(tenant, id, entry, self.committer.next_entry);
+                    let number = self.committer.next_entry;
+                    self.group.bytes += self.group.plans.note(at, entry, number, kept_from);
                     self.committer.next_entry += 1;
                 }
             }

@@ -6,6 +6,7 @@ use tidewheel_core::schedule::{NewSchedule, Schedule, create, occurrence_job};
 
 use crate::definition::tests::{definition, unusual};
 use crate::schedule_record::Stored;
+use crate::sheet::Sheet;
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
@@ -23,7 +24,7 @@ fn occurrence(schedule: &Schedule, catch_up: bool) -> Job {
 fn occurrences_survive_the_round_trip() {
     for definition in [definition(), unusual()] {
         let schedule = schedule(definition);
-        let stored = Stored { schedule: Arc::new(schedule.clone()), first_entry: 0 };
+        let stored = Stored { schedule: Arc::new(schedule.clone()), first_entry: 0, sheet: Sheet::default() };
         let on_disk = Bytes::from(stored.encode_definition());
         for catch_up in [false, true] {
             let job = occurrence(&schedule, catch_up);
@@ -67,7 +68,7 @@ fn what_is_cut_is_refused() {
     assert_eq!(Lean::read(job.id, &longer), Err(NONSENSE));
     let missing = read_job(|_, _| Ok(None), &job.tenant, job.id, &record);
     assert!(matches!(missing, Err(KvError::Corrupt(reason)) if reason.contains("missing")));
-    let stored = Stored { schedule: Arc::new(schedule), first_entry: 0 };
+    let stored = Stored { schedule: Arc::new(schedule), first_entry: 0, sheet: Sheet::default() };
     let on_disk = Bytes::from(stored.encode_definition());
     for end in 0..on_disk.len() {
         let cut = read_job(|_, _| Ok(Some(on_disk.slice(..end))), &job.tenant, job.id, &record);

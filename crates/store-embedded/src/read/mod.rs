@@ -3,6 +3,7 @@
 
 mod bulk;
 mod due;
+mod ledger;
 mod list;
 mod schedules;
 

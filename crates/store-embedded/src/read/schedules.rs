@@ -1,4 +1,4 @@
-//! Reading schedules, their ledgers and calendars.
+//! Reading schedules and calendars.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use bytes::Bytes;
 use tidewheel_core::limits::LIST_SCAN_COUNT_MAX;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
-use tidewheel_store::{Error, LedgerCursor, LedgerPage, SchedulePage, ScheduleQuery};
+use tidewheel_store::{Error, SchedulePage, ScheduleQuery};
 
 use super::Reader;
 use super::due::bad_key;
 use crate::commit::{decode_calendar, decode_holder};
 use crate::definition::Decoder;
+use crate::keys;
 use crate::kv::{Direction, Keyspace};
 use crate::open::scan_prefix;
 use crate::record::Unreadable;
 use crate::schedule_record::{self, Stored};
 use crate::shared::{read_error, unreadable};
-use crate::{keys, ledger};
 
 /// Schedules read at a time for a list: few at first, more when more are needed.
 const CHUNK_COUNT_MIN: usize = 16;
@@ -125,56 +125,6 @@ impl Reader<'_> {
         });
         walked.map_err(read_error)?;
         Ok(found)
-    }
-
-    /// A page of a ledger, merged from the days on which its entries were decided.
-    pub(crate) fn ledger(
-        &self,
-        tenant: &Tenant,
-        id: ScheduleId,
-        before: Option<LedgerCursor>,
-        count_max: usize,
-    ) -> Result<LedgerPage, Error> {
-        let prefix = keys::schedule(tenant, id);
-        let standing = self.snapshot.get(Keyspace::Standings, &prefix).map_err(read_error)?;
-        let Some(standing) = standing else { return Ok(LedgerPage::default()) };
-        let first_entry = schedule_record::first_entry(&standing).map_err(unreadable)?;
-        let end = match before {
-            Some(cursor) => keys::ledger_entry(tenant, id, cursor),
-            None => keys::after_prefix(prefix.clone()),
-        };
-        let mut found: Vec<(LedgerCursor, Vec<u8>)> = Vec::new();
-        for day in self.days.ledger.iter().rev() {
-            // Whatever is below the last of a full page is of no use.
-            let floor = found.get(count_max).map(|(cursor, _)| *cursor);
-            let (mut count, mut outcome) = (0, Ok(()));
-            let range = (Bound::Included(&*prefix), Bound::Excluded(&*end));
-            let walked =
-                self.snapshot.scan(Keyspace::Ledger(*day), range, Direction::Down, &mut |key, value| {
-                    let Some(cursor) = keys::ledger_cursor(key) else {
-                        outcome = Err(bad_key());
-                        return ControlFlow::Break(());
-                    };
-                    if count > count_max || floor.is_some_and(|floor| cursor < floor) {
-                        return ControlFlow::Break(());
-                    }
-                    if cursor.number >= first_entry {
-                        found.push((cursor, value.to_vec()));
-                        count += 1;
-                    }
-                    ControlFlow::Continue(())
-                });
-            walked.map_err(read_error)?;
-            outcome?;
-            found.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
-            found.truncate(count_max + 1);
-        }
-        let is_last = found.len() <= count_max;
-        found.truncate(count_max);
-        let next = found.last().map(|(cursor, _)| *cursor).filter(|_| !is_last);
-        let entries =
-            found.iter().map(|(cursor, value)| ledger::decode(&self.shared.rules, cursor.from, value));
-        Ok(LedgerPage { entries: entries.collect::<Result<_, Unreadable>>().map_err(unreadable)?, next })
     }
 
     pub(crate) fn calendar(&self, tenant: &Tenant, name: &str) -> Result<Option<Dates>, Error> {

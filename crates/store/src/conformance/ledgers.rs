@@ -46,6 +46,49 @@ pub async fn a_ledger_is_read_page_by_page(home: &dyn Home) {
     assert_eq!(elsewhere.entries, []);
 }
 
+/// However long it is, and whatever else was decided in between.
+pub async fn a_long_ledger_is_read_page_by_page(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let made = trial.create(&tenant("acme"), beat()).await;
+    let windowed = trial.create(&tenant("acme"), Definition { window_ms: BEAT_MS / 2, ..beat() }).await;
+    let mut jobs = Vec::new();
+    for round in 0..30 {
+        let job = trial.fire(&made).await.job;
+        jobs.extend((job.status.state == JobState::Running).then_some(job.id));
+        trial.fire(&windowed).await;
+        if round % 11 == 10 {
+            // One more line between those of the fires, then a day's pause, of which one fire is left.
+            let again = backfill_job(&made, START.plus_ms(3 * BEAT_MS), trial.now, trial.now).0;
+            trial.edit(&made, ScheduleCommand::Backfill(vec![again])).await;
+            trial.pass(DAY_MS);
+        }
+        if round % 13 == 12 {
+            trial = trial.reopen().await;
+        }
+    }
+    for schedule in [&made, &windowed] {
+        trial.check_cover(schedule).await;
+        let all = walk::ledger(&*trial.store, schedule, 1_000).await;
+        for count_max in [1, 2, 3, 7, 8, 9, 16, 31] {
+            assert_eq!(walk::ledger(&*trial.store, schedule, count_max).await, all, "{count_max} a page");
+        }
+    }
+    let all = walk::ledger(&*trial.store, &made, 1_000).await;
+    let fired = all.iter().rev().filter_map(|entry| match entry.outcome {
+        Outcome::Fired { job_id, .. } => Some(job_id),
+        Outcome::Coalesced { .. }
+        | Outcome::Skipped(_)
+        | Outcome::Missed
+        | Outcome::Triggered { .. }
+        | Outcome::Backfilled { .. } => None,
+    });
+    assert_eq!(fired.collect::<Vec<_>>(), jobs, "each with its own job");
+    assert_eq!(outcomes(&all).iter().filter(|outcome| **outcome == "backfilled").count(), 2);
+    trial.edit(&made, ScheduleCommand::Delete).await;
+    assert_eq!(walk::ledger(&*trial.store, &made, 10).await, []);
+    assert!(trial.ledger_of(&windowed).await.len() >= 30, "that of another goes on");
+}
+
 /// Old entries are dropped with old jobs, and no others.
 pub async fn old_entries_are_dropped_with_history(home: &dyn Home) {
     let mut trial = Trial::start(home).await;

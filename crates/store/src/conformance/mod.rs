@@ -228,6 +228,7 @@ macro_rules! conformance_tests {
         );
         $crate::conformance_tests!(@cases $new_home, ledgers:
             a_ledger_is_read_page_by_page,
+            a_long_ledger_is_read_page_by_page,
             old_entries_are_dropped_with_history,
             calendars_are_kept,
             a_changed_calendar_moves_what_waits,

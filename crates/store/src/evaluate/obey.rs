@@ -42,7 +42,7 @@ pub fn obey(
         match books.read_schedule(&job.tenant, id) {
             Ok(Some(schedule)) => {
                 if let Some(decision) = decide(books, &schedule, job, now)? {
-                    return carry_out(books, now, command, decision, changes);
+                    return carry_out(books, now, next, decision, changes);
                 }
             }
             Ok(None) => {}
@@ -93,10 +93,11 @@ fn decide(
     Ok(on_claim(schedule, job, calendar.as_deref(), &|id| unfinished.contains(&id), now))
 }
 
+/// Does what was decided about an occurrence; `claimed` is the job if it runs.
 fn carry_out(
     books: &mut impl Books,
     now: Timestamp,
-    command: &Command,
+    claimed: Job,
     decision: Decision,
     mut changes: Changes,
 ) -> Result<(Result<Applied, Refusal>, Changes), Error> {
@@ -116,11 +117,7 @@ fn carry_out(
             changes.put(Arc::new(job));
             return Ok((Err(Rejection::NotDue.into()), changes));
         }
-        Verdict::Fire(job) => match transition(&job, command, now) {
-            Ok(Change::To(job)) => job,
-            Ok(Change::Nothing | Change::Gone) => job,
-            Err(rejection) => return Ok((Err(rejection.into()), Changes::default())),
-        },
+        Verdict::Fire(spec) => Job { spec, ..claimed },
     };
     let job = Arc::new(job);
     changes.put(Arc::clone(&job));

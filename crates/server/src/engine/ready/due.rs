@@ -1,32 +1,42 @@
 //! What has fallen due goes from the wheel into its lane. The rest of a herd, for which a lane has no room that is being
-//! emptied, stays in the wheel for a moment: it is in memory already, and would be read once more otherwise.
+//! emptied, stays in memory for a moment: it would be read once more otherwise.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use tidewheel_core::job::Job;
+use tidewheel_core::glance::{self, HANDFUL};
+use tidewheel_core::job::{Destination, Job};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
-use super::offer::{NO_ROOM_MS_MIN, WINDOW_MS};
+use super::offer::WINDOW_MS;
 use super::{Crowded, Held, MayWait, Offer, Ready, Stage};
 
-/// How long after its time a job stays in the wheel at most. Then it makes room for others, who may be faster.
+/// How long after its time a job stays in the wheel or a crowd at most. Then it makes room for others, who may be faster.
 const LATE_MS_MAX: i64 = 2_000;
 
+/// The rest of herds, in the order they fell due. Each job counts as one that is still in the wheel.
+pub(super) type Crowds = BTreeMap<(Crowded, Tenant), VecDeque<Arc<Job>>>;
+
 impl Ready {
-    /// Moves what has fallen due from the wheel into the lanes.
+    /// Moves what has fallen due into the lanes: who has waited for room first, then what the wheel has.
     pub(in crate::engine) fn advance(&mut self, now: Timestamp) {
         self.look_at_clock(now);
+        if !self.crowds.is_empty() {
+            self.let_crowds_in(now);
+        }
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now.as_ms(), &mut fired);
-        let mut left = FxHashMap::default();
-        for job in fired.drain(..) {
-            // Jobs that were moved or ended since are still in the wheel, but no longer held there.
-            if self.waits_in_wheel(&job) {
-                self.unhold(&job.id);
-                self.fall_due(job, now, &mut left);
+        let mut jobs = fired.drain(..);
+        while jobs.len() > 0 {
+            glance::over(jobs.as_slice().iter().take(HANDFUL).map(|job| self.glance_at_due(job)));
+            for job in jobs.by_ref().take(HANDFUL) {
+                if let Some(lot) = self.fall_due(&job, now) {
+                    self.crowds.entry((lot, job.tenant.clone())).or_default().push_back(job);
+                }
             }
         }
+        drop(jobs);
         self.fired = fired;
         // The second half is for a wall clock that was set back.
         if now >= self.window_ends || now.plus_ms(WINDOW_MS) < self.window_ends {
@@ -34,37 +44,106 @@ impl Ready {
         }
     }
 
-    /// Puts a job into its lane, or back into the wheel behind others that were left there.
-    fn fall_due(&mut self, job: Arc<Job>, now: Timestamp, left: &mut FxHashMap<Crowded, i64>) {
-        let latest = job.status.due_at.plus_ms(LATE_MS_MAX);
-        let may_wait = if now < latest { MayWait::ForTakers } else { MayWait::No };
-        match self.enter_lane(Arc::clone(&job), now, may_wait, false) {
-            Offer::NoRoom { wait_ms, crowded: Some(lot) } => {
-                // In that time a fast lane takes half a lot. They come back at twice that pace, so that it does not run dry.
-                let place = left.entry(lot).or_insert(0_i64);
-                *place += 1;
-                let lot_max = i64::try_from(self.config.lot_count_max).unwrap_or(i64::MAX).max(1);
-                let wait_ms = (wait_ms.saturating_mul(*place) / lot_max).max(NO_ROOM_MS_MIN);
-                self.hold_in_wheel(job, now.plus_ms(wait_ms).min(latest));
+    /// Moves as many as there is room for.
+    fn let_crowds_in(&mut self, now: Timestamp) {
+        for (lot, mut crowd) in std::mem::take(&mut self.crowds) {
+            let mut looked_at = 0_usize;
+            while let Some(job) = crowd.pop_front() {
+                if self.fall_due(&job, now).is_some() {
+                    crowd.push_front(job);
+                    break;
+                }
+                if looked_at == 0 {
+                    glance::over(crowd.iter().take(HANDFUL).map(|job| self.glance_at_due(job)));
+                    looked_at = HANDFUL;
+                }
+                looked_at -= 1;
             }
-            // Memory is full: it is not for this one to keep it so.
-            Offer::NoRoom { crowded: None, .. } => {
-                self.enter_lane(job, now, MayWait::No, false);
+            if !crowd.is_empty() {
+                self.crowds.insert(lot, crowd);
             }
-            Offer::Held | Offer::Later | Offer::Overflowed => {}
         }
     }
 
-    /// Keeps a job in the wheel until `until`.
-    pub(super) fn hold_in_wheel(&mut self, job: Arc<Job>, until: Timestamp) {
-        let (due_at, bytes) = (job.status.due_at, job.size_bytes());
-        self.hold(job.id, Held { due_at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
-        self.wheel.insert(until.as_ms(), job);
+    /// A look at all that falling due takes. A herd has waited for so long that no cache holds it.
+    fn glance_at_due(&self, job: &Arc<Job>) -> bool {
+        let is_at_host = match &job.spec.destination {
+            Destination::Queue(name) => name.starts_with('h'),
+            Destination::Target(target) => target.url.starts_with('h'),
+        };
+        glance::job(job) ^ is_at_host ^ self.glance(&job.id)
     }
 
-    /// When the wheel should be turned next.
+    /// Puts a job into its lane. If that has no room now, but is being emptied, it goes on waiting for that; the lane is
+    /// told then.
+    fn fall_due(&mut self, job: &Arc<Job>, now: Timestamp) -> Option<Crowded> {
+        // Jobs that were moved or ended since are still in the wheel, but no longer held there.
+        if !self.waits_in_wheel(job) {
+            return None;
+        }
+        self.unhold(&job.id);
+        let latest = job.status.due_at.plus_ms(LATE_MS_MAX);
+        let may_wait = if now < latest { MayWait::ForTakers } else { MayWait::No };
+        match self.enter_lane(Arc::clone(job), now, may_wait, false) {
+            Offer::NoRoom { crowded: Some(lot), .. } => {
+                self.hold_waiting(job);
+                Some(lot)
+            }
+            // Memory is full: it is not for this one to keep it so.
+            Offer::NoRoom { crowded: None, .. } => {
+                self.enter_lane(Arc::clone(job), now, MayWait::No, false);
+                None
+            }
+            Offer::Held | Offer::Later | Offer::Overflowed => None,
+        }
+    }
+
+    /// Puts a due job behind the herd that waits for its lane, if there is one and memory has room. Were it turned away, its
+    /// lot would count as overflowed, and all of the herd would be read again.
+    pub(super) fn joins_crowd(&mut self, job: &Arc<Job>) -> bool {
+        if self.crowds.is_empty() || self.is_full() {
+            return false;
+        }
+        let lot = Crowded { lane: self.lane_of(&job.spec.destination), priority: job.spec.priority };
+        let Some(crowd) = self.crowds.get_mut(&(lot, job.tenant.clone())) else { return false };
+        crowd.push_back(Arc::clone(job));
+        self.hold_waiting(job);
+        true
+    }
+
+    /// Keeps a job in the wheel until its time.
+    pub(super) fn hold_in_wheel(&mut self, job: Arc<Job>) {
+        self.hold_waiting(&job);
+        self.wheel.insert(job.status.due_at.as_ms(), job);
+    }
+
+    fn hold_waiting(&mut self, job: &Job) {
+        let (due_at, bytes) = (job.status.due_at, job.size_bytes());
+        self.hold(job.id, Held { due_at, bytes, stage: Stage::Wheel, tenant: None, expires_at: None });
+    }
+
+    /// Forgets those for which `is_wanted` does not hold.
+    pub(super) fn keep_crowds(&mut self, is_wanted: impl Fn(&Job) -> bool) {
+        for (lot, crowd) in std::mem::take(&mut self.crowds) {
+            let mut kept = VecDeque::with_capacity(crowd.len());
+            for job in crowd {
+                if is_wanted(&job) {
+                    kept.push_back(job);
+                } else if self.waits_in_wheel(&job) {
+                    self.unhold(&job.id);
+                }
+            }
+            if !kept.is_empty() {
+                self.crowds.insert(lot, kept);
+            }
+        }
+    }
+
+    /// When there is something to be moved, at the latest.
     pub(in crate::engine) fn next_expiry(&self) -> Option<Timestamp> {
-        self.wheel.next_expiry().map(Timestamp::from_ms)
+        let crowds = self.crowds.values().filter_map(VecDeque::front);
+        let crowds = crowds.map(|job| job.status.due_at.plus_ms(LATE_MS_MAX));
+        crowds.chain(self.wheel.next_expiry().map(Timestamp::from_ms)).min()
     }
 
     /// Whether the wheel's entry of a job is the one that counts.
@@ -136,7 +215,7 @@ mod tests {
     #[test]
     fn a_herd_stays_in_memory_while_its_lane_is_emptied() {
         let mut ready = herd(worker);
-        assert_eq!((ready.waiting(), in_wheel(&ready)), (10, 6), "what finds no room waits in the wheel");
+        assert_eq!((ready.waiting(), in_wheel(&ready)), (10, 6), "what finds no room waits for it");
         let mut got = Vec::new();
         for passed_ms in (0..LATE_MS_MAX).step_by(50) {
             let now = NOW.plus_ms(passed_ms);
@@ -144,7 +223,26 @@ mod tests {
             got.extend(Some(picked(&mut ready, now)).filter(|count| *count > 0));
             assert!(!ready.overflowed(&job(1)), "nothing is left to be read again");
         }
-        assert_eq!(got, [4, 2, 2, 2], "in their order, as there is room");
+        assert_eq!(got, [4, 4, 2], "in their order, as there is room");
+        assert_eq!((ready.waiting(), ready.next_expiry()), (0, None));
+    }
+
+    #[test]
+    fn what_is_submitted_meanwhile_waits_behind_the_herd() {
+        let mut ready = herd(worker);
+        assert_eq!(ready.offer(job(HERD + 1), NOW, NOW, MayWait::No), Offer::Held);
+        assert!(!ready.overflowed(&job(1)), "the herd is not to be read again");
+        assert_eq!(ready.waiting(), 11);
+        ready.config.held_count_max = 11;
+        assert_eq!(ready.offer(job(HERD + 2), NOW, NOW, MayWait::No), Offer::Overflowed, "memory is full");
+    }
+
+    #[test]
+    fn a_herd_of_a_shard_that_is_lost_is_forgotten() {
+        let mut ready = herd(worker);
+        ready.keep(|_| true);
+        assert_eq!(ready.waiting(), 10);
+        ready.keep(|_| false);
         assert_eq!((ready.waiting(), ready.next_expiry()), (0, None));
     }
 
@@ -155,7 +253,7 @@ mod tests {
         let mut ready = herd_in(before, worker);
         assert_eq!((ready.waiting(), in_wheel(&ready)), (10, 0), "there was room");
         ready.config = full;
-        ready.hold_in_wheel(job(HERD + 1), NOW.plus_ms(1));
+        ready.hold_in_wheel(job(HERD + 1));
         ready.advance(NOW.plus_ms(1));
         assert_eq!(ready.waiting(), 10);
         assert!(ready.overflowed(&job(1)));

@@ -43,6 +43,7 @@ pub use self::breakers::BreakerView;
 use self::breakers::Breakers;
 use self::demand::Demand;
 pub(super) use self::demand::Wish;
+use self::due::Crowds;
 use self::expiry::Expiries;
 pub use self::interest::{Interest, Tenants};
 use self::lane_slots::LaneSlot;
@@ -98,6 +99,7 @@ pub(super) struct Ready {
     shards: u16,
     made_up: MadeUp,
     wheel: Wheel<Arc<Job>>,
+    crowds: Crowds,
     held: FxHashMap<JobId, Held>,
     waiting_count: usize,
     waiting_bytes: usize,
@@ -147,6 +149,7 @@ impl Ready {
             config,
             made_up,
             wheel: Wheel::new(now.as_ms()),
+            crowds: Crowds::default(),
             held: FxHashMap::default(),
             waiting_count: 0,
             waiting_bytes: 0,
@@ -194,6 +197,9 @@ impl Ready {
             return Offer::Later;
         }
         if at <= now {
+            if may_wait == MayWait::No && self.joins_crowd(&job) {
+                return Offer::Held;
+            }
             return self.enter_lane(job, now, may_wait, false);
         }
         if self.is_full() {
@@ -201,7 +207,7 @@ impl Ready {
             let wait_ms = half_ms.clamp(NO_ROOM_MS_MIN, NO_ROOM_AHEAD_MS_MAX);
             return Offer::NoRoom { wait_ms, crowded: None };
         }
-        self.hold_in_wheel(job, at);
+        self.hold_in_wheel(job);
         Offer::Held
     }
 
@@ -360,6 +366,7 @@ impl Ready {
                 self.unhold(&job.id);
             }
         }
+        self.keep_crowds(|job| wanted(shard_of(job)));
         for index in 0..self.lanes.len() {
             let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) else { continue };
             slot.overflows.retain(|key, _| wanted(key.shard));

@@ -36,7 +36,7 @@ pub(in crate::engine) enum Offer {
 }
 
 /// A lane that has as many jobs of one priority of a tenant as there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Crowded {
     pub(super) lane: usize,
     pub(super) priority: Priority,
