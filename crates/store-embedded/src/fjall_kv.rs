@@ -4,6 +4,7 @@
 //!   slowed down by the millisecond before it comes to that.
 //! * On opening it cuts a damaged journal off at the damage, silently. [`crate::journal`] looks first and refuses
 //!   when that would drop something acknowledged; [`crate::mark`] notices when the end of the journal is missing.
+//! * It frees what it has flushed with the keyspace locked; [`crate::buffers`] does that in its place.
 //! * It does not sync the folder of a new keyspace; [`FjallKv::create`] does.
 //! * Its first-in-first-out compaction is known to panic; all keyspaces use leveled compaction.
 
@@ -16,9 +17,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
-use fjall::{CompressionType, Database, KeyspaceCreateOptions, PersistMode, Readable};
+use fjall::{AbstractTree, CompressionType, Database, KeyspaceCreateOptions, PersistMode, Readable};
 use rustc_hash::FxHashMap;
 
+use crate::buffers::Buffers;
 use crate::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit, is_empty};
 use crate::mark::Mark;
 use crate::{journal, keys};
@@ -48,6 +50,7 @@ pub struct FjallKv {
     database: Database,
     keyspaces: RwLock<FxHashMap<Keyspace, fjall::Keyspace>>,
     mark: Mark,
+    buffers: Buffers,
     /// Written since the small keyspaces were last flushed.
     untidied_bytes: AtomicU64,
 }
@@ -75,6 +78,7 @@ impl FjallKv {
             database,
             keyspaces: RwLock::default(),
             mark,
+            buffers: Buffers::new().map_err(|error| io(&error))?,
             untidied_bytes: AtomicU64::new(0),
         };
         let names = kv.database.list_keyspace_names();
@@ -89,6 +93,11 @@ impl FjallKv {
 
     fn handle(&self, keyspace: Keyspace) -> Option<fjall::Keyspace> {
         self.keyspaces.read().unwrap_or_else(PoisonError::into_inner).get(&keyspace).cloned()
+    }
+
+    fn hold_buffer(&self, keyspace: Keyspace, handle: &fjall::Keyspace) {
+        let buffer = handle.tree.active_memtable();
+        self.buffers.note(keyspace, buffer.id(), buffer);
     }
 
     /// Waits while the engine is behind with flushing and merging.
@@ -136,12 +145,14 @@ impl Kv for FjallKv {
         if is_new {
             self.sync_folder()?;
         }
+        self.hold_buffer(keyspace, &handle);
         self.keyspaces.write().unwrap_or_else(PoisonError::into_inner).insert(keyspace, handle);
         Ok(())
     }
 
     fn remove(&self, keyspace: Keyspace) -> Result<(), KvError> {
         let handle = self.keyspaces.write().unwrap_or_else(PoisonError::into_inner).remove(&keyspace);
+        self.buffers.forget(keyspace);
         handle.map_or(Ok(()), |handle| self.database.delete_keyspace(handle).map_err(engine))
     }
 
@@ -165,6 +176,7 @@ impl Kv for FjallKv {
         };
         let bytes = u64::try_from(batch.size_bytes()).unwrap_or(u64::MAX);
         let mut touched: Vec<fjall::Keyspace> = Vec::with_capacity(8);
+        let mut names = Vec::with_capacity(8);
         let mut writes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.0.len() + 1)
             .durability(Some(mode));
         let mut current = None;
@@ -172,6 +184,7 @@ impl Kv for FjallKv {
             // Sorted, so a keyspace's writes stand together.
             if current != Some(write.keyspace) {
                 current = Some(write.keyspace);
+                names.push(write.keyspace);
                 touched.push(
                     self.handle(write.keyspace).ok_or_else(|| {
                         KvError::Io(format!("there is no keyspace {}", write.keyspace.name()))
@@ -190,6 +203,9 @@ impl Kv for FjallKv {
         writes.insert(&meta, keys::meta::GROUP, group.to_be_bytes());
         self.pace(&touched);
         writes.commit().map_err(engine)?;
+        for (keyspace, handle) in names.into_iter().zip(&touched) {
+            self.hold_buffer(keyspace, handle);
+        }
         if durability == Durability::Synced {
             self.mark.note(group).map_err(|error| io(&error))?;
         }

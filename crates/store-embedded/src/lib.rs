@@ -11,7 +11,7 @@
 //! | `read` | due work, lookups, lists |
 //! | `unreadable` | what is done about records that cannot be read |
 //! | `view`, `gaps`, `ahead` | attempts under way, what is known to be empty, schedules about to fire: in memory |
-//! | `fjall_kv`, `journal`, `mark` | the engine, and what is done about its habits |
+//! | `fjall_kv`, `journal`, `mark`, `buffers` | the engine, and what is done about its habits |
 //! | [`faulty`] | an engine that loses what was not synced, for tests |
 //! | [`bare`] | the engine's own speed, to measure against |
 //!
@@ -22,6 +22,7 @@
 mod ahead;
 mod attempts;
 mod audit;
+mod buffers;
 mod checkpoints;
 mod commit;
 mod counters;

@@ -76,16 +76,14 @@ impl Sheet {
         let mut lines = Vec::with_capacity(self.lines.as_deref().map_or(0, <[u8]>::len) + 2 * LINE_BYTES);
         lines.extend_from_slice(self.lines.as_deref().unwrap_or_default());
         let lines = postcard::to_extend(&line, lines).map_err(|_| NotPlain)?;
-        self.until = Some(entry.from);
-        self.count += 1;
-        if self.count < LINE_COUNT_MAX {
-            self.lines = Some(lines.into());
+        let (until, count) = (Some(entry.from), self.count.saturating_add(1));
+        if count < LINE_COUNT_MAX {
+            *self = Self { lines: Some(lines.into()), count, until };
             return Ok(None);
         }
-        self.count = 0;
-        self.lines = None;
         let (first, _): (LineRecord, _) = postcard::take_from_bytes(&lines).map_err(|_| NotPlain)?;
         let first = LedgerCursor { from: Timestamp::from_ms(first.from), number: first.number };
+        *self = Self { until, ..Self::default() };
         Ok(Some(Full { first, record: versioned::encode(&lines.as_slice()) }))
     }
 
