@@ -44,17 +44,29 @@ impl Buffers {
             return;
         }
         if let Some((_, full)) = current.insert(keyspace, (id, buffer)) {
-            // Without the thread it is the engine that frees it.
-            self.full.send(full).ok();
+            self.let_go(full);
         }
+        // Nobody writes to the keyspaces of days that are over, which the engine flushes all the same.
+        current.retain(|_, (_, buffer)| {
+            let is_held = Arc::strong_count(buffer) > 1;
+            if !is_held {
+                self.let_go(Arc::clone(buffer));
+            }
+            is_held
+        });
     }
 
     /// The keyspace is gone, and so is its buffer.
     pub(crate) fn forget(&self, keyspace: Keyspace) {
         let removed = self.current.lock().unwrap_or_else(PoisonError::into_inner).remove(&keyspace);
         if let Some((_, buffer)) = removed {
-            self.full.send(buffer).ok();
+            self.let_go(buffer);
         }
+    }
+
+    fn let_go(&self, buffer: Buffer) {
+        // Without the thread it is freed here and now.
+        self.full.send(buffer).ok();
     }
 }
 
@@ -86,6 +98,8 @@ mod tests {
 
     use super::*;
 
+    use crate::kv::Day;
+
     /// Says on which thread it was dropped.
     struct Told(Sender<Option<String>>);
 
@@ -115,5 +129,19 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(told.recv().unwrap().as_deref(), Some("tidewheel-free"));
         }
+    }
+
+    #[test]
+    fn a_buffer_that_nobody_writes_to_any_more_is_not_kept() {
+        let (tell, told) = channel();
+        let buffers = Buffers::new().unwrap();
+        let yesterdays = Arc::new(Told(tell));
+        buffers.note(Keyspace::History(Day(1)), 0, Arc::clone(&yesterdays) as Buffer);
+        drop(yesterdays);
+        assert!(told.recv_timeout(2 * LOOK_FIRST).is_err(), "nothing was written since");
+        let todays: Buffer = Arc::new(());
+        buffers.note(Keyspace::History(Day(2)), 1, Arc::clone(&todays));
+        assert_eq!(told.recv().unwrap().as_deref(), Some("tidewheel-free"));
+        assert_eq!(buffers.current.lock().unwrap().len(), 1);
     }
 }

@@ -5,9 +5,10 @@
 //! standings   version u8 = 2 | standing | sheet
 //! ```
 //!
-//! The sheet has the newest lines of the ledger ([`crate::sheet`]); version 1 had none. All parts are postcard, in the order of the fields below; the definition has its rule as bytes of its own. A fire
-//! changes where the schedule stands and nothing of its definition, so it writes the one record and not the other.
-//! Both are written and removed together with what they have in common, and read from one snapshot.
+//! The sheet has the newest lines of the ledger ([`crate::sheet`]); version 1 had none. All parts are postcard, in the
+//! order of the fields below; the definition has its rule as bytes of its own. A fire changes where the schedule stands and
+//! nothing of its definition, so it writes the one record and not the other. Both are written and removed together with
+//! what they have in common, and read from one snapshot.
 
 use std::sync::Arc;
 
