@@ -164,12 +164,8 @@ impl Kv for FjallKv {
     }
 
     fn commit(&self, mut batch: Batch, durability: Durability) -> Result<(), KvError> {
-        // Neighbours go into the write buffer one after the other, over the same few steps of its index. Those of a
-        // keyspace come nearly in order; once they are together, seeing that takes one look at each.
-        batch.0.sort_by_key(|write| write.keyspace);
-        for writes in batch.0.chunk_by_mut(|a, b| a.keyspace == b.keyspace) {
-            writes.sort_by(|a, b| a.key.cmp(&b.key));
-        }
+        // Neighbours go into the write buffer one after the other, over the same few steps of its index.
+        batch.0.sort_unstable_by(|a, b| (a.keyspace, &a.key).cmp(&(b.keyspace, &b.key)));
         let mode = match durability {
             Durability::Synced => PersistMode::SyncData,
             Durability::Buffered => PersistMode::Buffer,

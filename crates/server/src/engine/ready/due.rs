@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidewheel_core::glance::{self, HANDFUL};
-use tidewheel_core::job::{Destination, Job};
+use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 
@@ -27,16 +26,11 @@ impl Ready {
         }
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now.as_ms(), &mut fired);
-        let mut jobs = fired.drain(..);
-        while jobs.len() > 0 {
-            glance::over(jobs.as_slice().iter().take(HANDFUL).map(|job| self.glance_at_due(job)));
-            for job in jobs.by_ref().take(HANDFUL) {
-                if let Some(lot) = self.fall_due(&job, now) {
-                    self.crowds.entry((lot, job.tenant.clone())).or_default().push_back(job);
-                }
+        for job in fired.drain(..) {
+            if let Some(lot) = self.fall_due(&job, now) {
+                self.crowds.entry((lot, job.tenant.clone())).or_default().push_back(job);
             }
         }
-        drop(jobs);
         self.fired = fired;
         // The second half is for a wall clock that was set back.
         if now >= self.window_ends || now.plus_ms(WINDOW_MS) < self.window_ends {
@@ -47,31 +41,16 @@ impl Ready {
     /// Moves as many as there is room for.
     fn let_crowds_in(&mut self, now: Timestamp) {
         for (lot, mut crowd) in std::mem::take(&mut self.crowds) {
-            let mut looked_at = 0_usize;
             while let Some(job) = crowd.pop_front() {
                 if self.fall_due(&job, now).is_some() {
                     crowd.push_front(job);
                     break;
                 }
-                if looked_at == 0 {
-                    glance::over(crowd.iter().take(HANDFUL).map(|job| self.glance_at_due(job)));
-                    looked_at = HANDFUL;
-                }
-                looked_at -= 1;
             }
             if !crowd.is_empty() {
                 self.crowds.insert(lot, crowd);
             }
         }
-    }
-
-    /// A look at all that falling due takes. A herd has waited for so long that no cache holds it.
-    fn glance_at_due(&self, job: &Arc<Job>) -> bool {
-        let is_at_host = match &job.spec.destination {
-            Destination::Queue(name) => name.starts_with('h'),
-            Destination::Target(target) => target.url.starts_with('h'),
-        };
-        glance::job(job) ^ is_at_host ^ self.glance(&job.id)
     }
 
     /// Puts a job into its lane. If that has no room now, but is being emptied, it goes on waiting for that; the lane is
