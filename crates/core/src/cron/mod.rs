@@ -12,6 +12,7 @@
 //! | `fields` | the fields as bit sets, and the search through the calendar |
 //! | `min_gap` | how close together an expression can fire |
 //! | `search` | the walk through a zone's changes, with the rules for gaps and folds |
+//! | `span` | the stretches between those changes |
 //! | `zone` | zone names, exactly as the time zone database spells them |
 
 mod error;
@@ -19,6 +20,7 @@ mod fields;
 mod min_gap;
 mod parse;
 mod search;
+mod span;
 #[cfg(test)]
 mod tests;
 mod zone;
@@ -26,12 +28,12 @@ mod zone;
 use std::fmt;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 pub use error::{Field, ParseError};
 use fields::Fields;
 pub use parse::EXPRESSION_BYTES_MAX;
+pub use span::{LastSpan, Span, Spans};
 pub(crate) use zone::nearest_zone;
 pub use zone::{UnknownZone, zone, zone_in};
 
@@ -111,13 +113,13 @@ impl Cron {
 
     /// The first fire strictly after `after`; none if there is none within the search's horizon of decades,
     /// which only a schedule whose every time falls in a skipped gap can bring about.
-    pub fn next_after(&self, after: Timestamp, tz: &TimeZone, dst: Dst) -> Option<Fire> {
-        search::next_after(&self.fields, after, tz, dst)
+    pub fn next_after(&self, after: Timestamp, zone: &impl Spans, dst: Dst) -> Option<Fire> {
+        search::next_after(&self.fields, after, zone, dst)
     }
 
     /// The last fire strictly before `before`: the inverse of [`Cron::next_after`], over the same fires.
-    pub fn prev_before(&self, before: Timestamp, tz: &TimeZone, dst: Dst) -> Option<Fire> {
-        search::prev_before(&self.fields, before, tz, dst)
+    pub fn prev_before(&self, before: Timestamp, zone: &impl Spans, dst: Dst) -> Option<Fire> {
+        search::prev_before(&self.fields, before, zone, dst)
     }
 
     /// The shortest time between two fires, as a wall clock that is never moved shows them. At most a year:

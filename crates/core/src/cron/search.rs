@@ -5,9 +5,9 @@
 //! the next, or leaps to just before the span in which the time it found can lie.
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::fields::{DAY_S, Fields, HORIZON_YEARS, Way};
+use super::span::{Span, Spans};
 use super::{Dst, Fire, Fold, Gap, Note};
 
 /// A gap of this length or more is a move across the date line, and its times are skipped.
@@ -19,8 +19,8 @@ const LEAP_MARGIN_S: i64 = 2 * DAY_S as i64;
 
 const HORIZON_S: i64 = HORIZON_YEARS as i64 * 366 * DAY_S as i64;
 
-pub(super) fn next_after(fields: &Fields, after: Timestamp, tz: &TimeZone, dst: Dst) -> Option<Fire> {
-    let search = Search { fields, tz, dst };
+pub(super) fn next_after(fields: &Fields, after: Timestamp, zone: &impl Spans, dst: Dst) -> Option<Fire> {
+    let search = Search { fields, zone, dst };
     let begin = whole_second_at_or_before(after) + 1;
     let mut from = begin;
     while from - begin <= HORIZON_S {
@@ -41,8 +41,8 @@ pub(super) fn next_after(fields: &Fields, after: Timestamp, tz: &TimeZone, dst: 
     None
 }
 
-pub(super) fn prev_before(fields: &Fields, before: Timestamp, tz: &TimeZone, dst: Dst) -> Option<Fire> {
-    let search = Search { fields, tz, dst };
+pub(super) fn prev_before(fields: &Fields, before: Timestamp, zone: &impl Spans, dst: Dst) -> Option<Fire> {
+    let search = Search { fields, zone, dst };
     let has_fraction = before.subsec_nanosecond() != 0;
     let begin = whole_second_at_or_before(before) - i64::from(!has_fraction);
     let mut until = begin;
@@ -69,49 +69,16 @@ fn whole_second_at_or_before(instant: Timestamp) -> i64 {
     instant.as_second() - i64::from(instant.subsec_nanosecond() < 0)
 }
 
-/// A stretch of real time, in seconds, during which a zone keeps one offset.
-#[derive(Debug)]
-struct Span {
-    start: i64,
-    /// The first second that is no longer in it.
-    end: i64,
-    offset: i64,
-    /// The offset of the span before; the same if there is none.
-    offset_before: i64,
-    /// The offset of the span after; the same if there is none.
-    offset_after: i64,
-}
-
-struct Search<'a> {
+struct Search<'a, Z> {
     fields: &'a Fields,
-    tz: &'a TimeZone,
+    zone: &'a Z,
     dst: Dst,
 }
 
-impl Search<'_> {
-    /// The span that `instant` is in.
-    fn span_at(&self, instant: i64) -> Option<Span> {
+impl<Z: Spans> Search<'_, Z> {
+    fn span_at(&self, second: i64) -> Option<Span> {
         count_step();
-        let at = Timestamp::from_second(instant).ok()?;
-        let offset = i64::from(self.tz.to_offset(at).seconds());
-        let mut span = Span {
-            start: Timestamp::MIN.as_second(),
-            end: Timestamp::MAX.as_second(),
-            offset,
-            offset_before: offset,
-            offset_after: offset,
-        };
-        let just_after = Timestamp::from_second(instant + 1).ok()?;
-        if let Some(change) = self.tz.preceding(just_after).next() {
-            span.start = change.timestamp().as_second();
-            let before = Timestamp::from_second(span.start - 1).ok()?;
-            span.offset_before = i64::from(self.tz.to_offset(before).seconds());
-        }
-        if let Some(change) = self.tz.following(at).next() {
-            span.end = change.timestamp().as_second();
-            span.offset_after = i64::from(change.offset().seconds());
-        }
-        Some(span)
+        self.zone.span_at(second)
     }
 
     /// The first local time in the span that may run there: a fixed time has had its run on the first pass.

@@ -133,7 +133,7 @@ pub fn check_beat(rule: &Rule, now: Timestamp) -> Result<(), Fault> {
 /// own start.
 fn comes_after(rule: &Rule, after: Timestamp, dst: Dst) -> bool {
     match &rule.timing {
-        Timing::Cron(cron) => cron.next_after(to_jiff(after), rule.zone.rules(), dst).is_some(),
+        Timing::Cron(cron) => cron.next_after(to_jiff(after), &rule.zone, dst).is_some(),
         Timing::Every { .. } => true,
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::exclude::Exclude;
-use crate::cron::{Cron, Dst, UnknownZone, zone_in};
+use crate::cron::{Cron, Dst, LastSpan, Span, Spans, UnknownZone, zone_in};
 use crate::job::{Destination, Priority};
 use crate::limits::{MISFIRE_CAP_COUNT_DEFAULT, MISFIRE_GRACE_MS_DEFAULT};
 use crate::retry::RetryPolicy;
@@ -72,13 +72,14 @@ pub enum Timing {
 pub struct Zone {
     name: Box<str>,
     rules: TimeZone,
+    last_span: Arc<LastSpan>,
 }
 
 impl Zone {
     /// UTC.
     #[must_use]
     pub fn utc() -> Self {
-        Self { name: "UTC".into(), rules: TimeZone::UTC }
+        Self::with_rules("UTC", TimeZone::UTC)
     }
 
     /// The zone of that exact name, by the rules in `database`.
@@ -86,13 +87,13 @@ impl Zone {
     /// # Errors
     /// When there is none, with the name that looks most like it.
     pub fn named(database: &TimeZoneDatabase, name: &str) -> Result<Self, UnknownZone> {
-        Ok(Self { name: name.into(), rules: zone_in(database, name)? })
+        Ok(Self::with_rules(name, zone_in(database, name)?))
     }
 
     /// The zone of that name with these rules.
     #[must_use]
     pub fn with_rules(name: &str, rules: TimeZone) -> Self {
-        Self { name: name.into(), rules }
+        Self { name: name.into(), rules, last_span: Arc::default() }
     }
 
     /// Its name.
@@ -105,6 +106,12 @@ impl Zone {
     #[must_use]
     pub const fn rules(&self) -> &TimeZone {
         &self.rules
+    }
+}
+
+impl Spans for Zone {
+    fn span_at(&self, second: i64) -> Option<Span> {
+        self.last_span.span_at(&self.rules, second)
     }
 }
 

@@ -209,7 +209,7 @@ impl<'a> Search<'a> {
     fn beat(&self, from: Timestamp, way: Way) -> Option<Nominal> {
         match &self.rule.timing {
             Timing::Cron(cron) => {
-                let (zone, dst) = (self.rule.zone.rules(), self.rule.dst);
+                let (zone, dst) = (&self.rule.zone, self.rule.dst);
                 let fire = match way {
                     Way::Forward => cron.next_after(to_jiff(from), zone, dst)?,
                     Way::Backward => cron.prev_before(to_jiff(from), zone, dst)?,
