@@ -4,8 +4,7 @@
 //!   slowed down by the millisecond before it comes to that.
 //! * On opening it cuts a damaged journal off at the damage, silently. [`crate::journal`] looks first and refuses
 //!   when that would drop something acknowledged; [`crate::mark`] notices when the end of the journal is missing.
-//! * It frees what it has flushed with the keyspace locked; [`crate::buffers`] does that in its place, and
-//!   [`crate::recovered`] for what it has read from journals.
+//! * It frees what it has flushed with the keyspace locked; [`crate::buffers`] does that in its place.
 //! * It does not sync the folder of a new keyspace; [`FjallKv::create`] does.
 //! * Its first-in-first-out compaction is known to panic; all keyspaces use leveled compaction.
 
@@ -24,7 +23,6 @@ use rustc_hash::FxHashMap;
 use crate::buffers::Buffers;
 use crate::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit, is_empty};
 use crate::mark::Mark;
-use crate::recovered::Recovered;
 use crate::{journal, keys};
 
 const MIB: u64 = 1024 * 1024;
@@ -53,7 +51,6 @@ pub struct FjallKv {
     keyspaces: RwLock<FxHashMap<Keyspace, fjall::Keyspace>>,
     mark: Mark,
     buffers: Buffers,
-    recovered: Recovered,
     /// Written since the small keyspaces were last flushed.
     untidied_bytes: AtomicU64,
 }
@@ -76,22 +73,17 @@ impl FjallKv {
             .open()
             .map_err(engine)?;
         let mark = Mark::open(path).map_err(|error| io(&error))?;
-        let mut kv = Self {
+        let kv = Self {
             path: path.to_owned(),
             database,
             keyspaces: RwLock::default(),
             mark,
             buffers: Buffers::new().map_err(|error| io(&error))?,
-            recovered: Recovered::default(),
             untidied_bytes: AtomicU64::new(0),
         };
         let names = kv.database.list_keyspace_names();
         for keyspace in names.iter().filter_map(|name| Keyspace::from_name(name)).chain(Keyspace::FIXED) {
             kv.create(keyspace)?;
-        }
-        if let Some(meta) = kv.handle(Keyspace::Meta) {
-            let opened = kv.keyspaces().into_iter().filter_map(|keyspace| kv.handle(keyspace)).collect();
-            kv.recovered = Recovered::let_go(opened, meta).map_err(|error| io(&error))?;
         }
         let group = kv.get(Keyspace::Meta, keys::meta::GROUP)?;
         let group = group.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);

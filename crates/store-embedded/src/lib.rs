@@ -41,7 +41,6 @@ mod place;
 mod pointers;
 mod read;
 mod record;
-mod recovered;
 mod rules;
 mod schedule_counts;
 mod schedule_record;
