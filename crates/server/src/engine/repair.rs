@@ -21,8 +21,13 @@ const APPOINTED_MS: i64 = 11 * 60 * 1_000;
 const RETRY_WAIT_MS: u64 = 5_000;
 /// Schedules on one page.
 const PAGE_COUNT: usize = 500;
-/// Between two pages: long enough that a herd at the top of the hour does not share the machine with the walk.
-const PAGE_WAIT_MS: u64 = 100;
+/// Between two pages, at least.
+const PAGE_WAIT_MS: i64 = 100;
+/// How many times as long as a page took it waits until the next: a page takes longer where the machine is busy, with a herd at
+/// the top of the hour above all.
+const PAGE_WAIT_FACTOR: i64 = 20;
+/// At most.
+const PAGE_WAIT_MS_MAX: i64 = 2_000;
 /// Tenants listed at once.
 const TENANTS_COUNT: usize = 100;
 
@@ -99,6 +104,7 @@ async fn walk_tenant(engine: &Engine, tenant: &Tenant, set_back_ms: i64) -> Resu
             after,
             count_max: PAGE_COUNT,
         };
+        let begun_ms = engine.clock().monotonic_ms();
         let page = engine.store().list_schedules(query).await?;
         let orders = lost(engine, tenant, &page.schedules, set_back_ms).await?;
         if !orders.is_empty() {
@@ -109,7 +115,9 @@ async fn walk_tenant(engine: &Engine, tenant: &Tenant, set_back_ms: i64) -> Resu
         if after.is_none() || engine.is_draining() {
             return Ok(mended);
         }
-        engine.clock().sleep(Duration::from_millis(PAGE_WAIT_MS)).await;
+        let took_ms = engine.clock().monotonic_ms() - begun_ms;
+        let wait_ms = took_ms.saturating_mul(PAGE_WAIT_FACTOR).clamp(PAGE_WAIT_MS, PAGE_WAIT_MS_MAX);
+        engine.clock().sleep(Duration::from_millis(wait_ms.unsigned_abs())).await;
     }
 }
 

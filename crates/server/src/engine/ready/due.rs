@@ -11,8 +11,11 @@ use tidewheel_core::time::Timestamp;
 use super::offer::WINDOW_MS;
 use super::{Crowded, Held, MayWait, Offer, Ready, Stage};
 
-/// How long after its time a job stays in the wheel or a crowd at most. Then it makes room for others, who may be faster.
+/// How long after its time a job stays in the wheel or a crowd whose lane does not move fast. Then it makes room for others, who
+/// may be faster.
 const LATE_MS_MAX: i64 = 2_000;
+/// How long one stays whose lane does.
+const LATE_FAST_MS_MAX: i64 = 10_000;
 
 /// The rest of herds, in the order they fell due. Each job counts as one that is still in the wheel.
 pub(super) type Crowds = BTreeMap<(Crowded, Tenant), VecDeque<Arc<Job>>>;
@@ -61,8 +64,11 @@ impl Ready {
             return None;
         }
         self.unhold(&job.id);
-        let latest = job.status.due_at.plus_ms(LATE_MS_MAX);
-        let may_wait = if now < latest { MayWait::ForTakers } else { MayWait::No };
+        let may_wait = match now.since_ms(job.status.due_at) {
+            ..LATE_MS_MAX => MayWait::ForTakers,
+            LATE_MS_MAX..LATE_FAST_MS_MAX => MayWait::IfMoving,
+            LATE_FAST_MS_MAX.. => MayWait::No,
+        };
         match self.enter_lane(Arc::clone(job), now, may_wait, false) {
             Offer::NoRoom { crowded: Some(lot), .. } => {
                 self.hold_waiting(job);
@@ -135,7 +141,7 @@ impl Ready {
     fn begin_window(&mut self, now: Timestamp) {
         self.window_ends = now.plus_ms(WINDOW_MS);
         for slot in self.lanes.iter_mut().flatten() {
-            slot.picked_before = std::mem::take(&mut slot.picked_now);
+            slot.begin_window(now);
         }
         for lot in std::mem::take(&mut self.failed_refills) {
             if let Some(overflow) = self.overflow_mut(&lot) {
@@ -214,6 +220,21 @@ mod tests {
         assert_eq!(ready.waiting(), 11);
         ready.config.held_count_max = 11;
         assert_eq!(ready.offer(job(HERD + 2), NOW, NOW, MayWait::No), Offer::Overflowed, "memory is full");
+    }
+
+    #[test]
+    fn a_herd_whose_lane_moves_fast_waits_longer() {
+        let mut ready = herd(worker);
+        let moves_until = |ready: &mut Ready, now: Timestamp| {
+            ready.lanes.iter_mut().flatten().for_each(|slot| slot.was_fast_at = Some(now));
+            ready.advance(now);
+        };
+        moves_until(&mut ready, NOW.plus_ms(LATE_FAST_MS_MAX - 1));
+        assert_eq!(in_wheel(&ready), 6);
+        assert!(!ready.overflowed(&job(1)));
+        moves_until(&mut ready, NOW.plus_ms(LATE_FAST_MS_MAX));
+        assert_eq!((ready.waiting(), in_wheel(&ready)), (LOT, 0), "not for ever");
+        assert!(ready.overflowed(&job(1)));
     }
 
     #[test]

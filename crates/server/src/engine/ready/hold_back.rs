@@ -112,11 +112,14 @@ impl Ready {
             self.left_lane(lane, &first.tenant);
         }
         for entry in removed {
-            let (job, at) = (&entry.item, entry.item.status.due_at);
+            let job = &entry.item;
             let key = self.lot_key(job);
             self.unhold(&job.id);
             if let Some(slot) = self.lanes.get_mut(lane).and_then(Option::as_mut) {
-                slot.overflows.entry(key).or_insert_with(|| Overflow::starting_at(at)).turn_away(at);
+                slot.overflows
+                    .entry(key)
+                    .or_insert_with(|| Overflow::starting_at(job.status.due_at))
+                    .turn_away(job.position());
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::lanes::{Lane, LaneConfig};
+use tidewheel_core::time::Timestamp;
 
 use super::Ready;
 use super::origin::host_of;
@@ -26,6 +27,8 @@ pub(super) struct LaneSlot {
     /// Jobs picked in the current and the last window, to tell a lane that moves from one that does not.
     pub(super) picked_now: usize,
     pub(super) picked_before: usize,
+    /// When the last window ended in which it moved fast.
+    pub(super) was_fast_at: Option<Timestamp>,
     pub(super) own_moves: OwnMoves,
     /// Whether its suspects came first, the last time that there were any.
     pub(super) suspects_first: bool,
@@ -70,6 +73,7 @@ impl Ready {
             overflows: BTreeMap::new(),
             picked_now: 0,
             picked_before: 0,
+            was_fast_at: None,
             own_moves: OwnMoves::default(),
             suspects_first: false,
         };

@@ -136,8 +136,6 @@ pub(super) struct Ready {
 
 /// Jobs read in one go even when memory is full.
 const READ_COUNT_MIN: usize = 256;
-/// Jobs a lane must have moved lately for a reader to wait for it rather than pass it over.
-const FAST_PICKS: usize = 256;
 
 impl Ready {
     pub(super) fn new(config: Config, shards: u16, made_up: MadeUp, now: Timestamp) -> Self {
@@ -278,17 +276,17 @@ impl Ready {
             && !slot.overflows.is_empty()
             && let Some(overflow) = slot.overflows.get_mut(&key(&job))
         {
-            overflow.turn_away(at);
+            overflow.turn_away(job.position());
             return Offer::Overflowed;
         }
         let lot_count = lot_max - slot.lane.free(job.tenant.as_str(), priority);
         let has_room = !is_held_back && lot_count < lot_max && (!full || lot_count < lot_min);
         if !has_room {
-            let picked = slot.picked_now.max(slot.picked_before);
+            let (picked, is_fast) = (slot.picked(), slot.is_fast(now));
             let is_worth_it = match may_wait {
                 MayWait::No => false,
-                MayWait::IfMoving => picked >= FAST_PICKS,
-                MayWait::ForTakers => picked >= FAST_PICKS || self.is_taken(index, &job),
+                MayWait::IfMoving => is_fast,
+                MayWait::ForTakers => is_fast || self.is_taken(index, &job),
             };
             let moves = is_worth_it && !is_held_back;
             if moves || refilling {

@@ -24,8 +24,8 @@ pub(super) struct Overflow {
     /// The number of the read under way.
     read: u64,
     pub(super) queued: bool,
-    /// The earliest job turned away while a read was under way.
-    turned_away: Option<Timestamp>,
+    /// The first job turned away while a read was under way.
+    turned_away: Option<Position>,
 }
 
 /// One tenant's jobs of one priority in one shard. Those that are made up for stand apart: they keep to a pace, and must not
@@ -189,17 +189,17 @@ impl Ready {
             let next = overflow.bucket.next();
             overflow.bucket = next;
             overflow.after = just_before(next.start());
-        } else if let Some(at) = turned_away {
-            overflow.restart_at(at);
+        } else if let Some(first) = turned_away {
+            overflow.restart_at(first.at);
         } else if let Some(slot) = self.lanes.get_mut(refill.lot.lane).and_then(Option::as_mut) {
             slot.overflows.remove(&key);
             self.tidy(refill.lot.lane);
             return;
         }
-        if let Some(at) = turned_away
+        if let Some(first) = turned_away
             && let Some(overflow) = self.overflow_mut(&refill.lot)
         {
-            overflow.turn_away(at);
+            overflow.turn_away(first);
         }
         self.queue_refill(refill.lot.lane, key);
     }
@@ -232,12 +232,72 @@ impl Overflow {
     }
 
     /// A job of this lot stays in the store: makes sure the reads will come to it.
-    pub(super) fn turn_away(&mut self, at: Timestamp) {
+    pub(super) fn turn_away(&mut self, job: Position) {
+        // One that waits for another time than its first has another place among those of that time than by its id.
+        let is_home = |position: Position| position.at == position.id.run_at();
+        let first = if is_home(job) { job } else { just_before(job.at) };
         if self.reading {
-            self.turned_away = Some(self.turned_away.map_or(at, |earlier| earlier.min(at)));
+            self.turned_away = Some(self.turned_away.map_or(first, |earlier| earlier.min(first)));
         }
-        if at <= self.after.at {
-            self.restart_at(at);
+        // A herd has one time: were all of it read again for every one that is turned away, it would never end.
+        let is_ahead = first.at > self.after.at || (first > self.after && is_home(self.after));
+        if !is_ahead {
+            self.restart_at(job.at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewheel_core::id::JobId;
+
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_ms(ms)
+    }
+
+    /// A job that waits at `ms` and was first set for `first_ms`.
+    fn job(ms: i64, first_ms: i64, tail: u128) -> Position {
+        Position { at: at(ms), id: JobId::new(at(first_ms), tail) }
+    }
+
+    /// A lot that has been read up to `after`, from where it goes on once these jobs are turned away.
+    fn goes_on(after: Position, turned_away: &[Position]) -> Position {
+        let mut overflow = Overflow { after, ..Overflow::starting_at(after.at) };
+        turned_away.iter().for_each(|job| overflow.turn_away(*job));
+        overflow.after
+    }
+
+    #[test]
+    fn a_herd_that_is_turned_away_is_not_read_from_its_beginning_for_each_of_it() {
+        let after = job(1_000, 1_000, 5);
+        assert_eq!(goes_on(after, &[job(1_000, 1_000, 6), job(1_001, 1_001, 1), job(2_000, 500, 1)]), after);
+    }
+
+    #[test]
+    fn what_is_turned_away_behind_the_reader_is_read_again() {
+        let start = just_before(at(1_000));
+        let after = job(1_000, 1_000, 5);
+        for behind in [job(1_000, 1_000, 5), job(1_000, 1_000, 4), job(1_000, 900, 9)] {
+            assert_eq!(goes_on(after, &[behind]), start, "{behind:?}");
+        }
+        assert_eq!(goes_on(after, &[job(999, 999, 9)]), just_before(at(999)));
+        // Among those that were moved there is another order.
+        assert_eq!(goes_on(job(1_000, 900, 5), &[job(1_000, 1_000, 6)]), start);
+    }
+
+    #[test]
+    fn the_first_that_was_turned_away_during_a_read_counts() {
+        let mut overflow = Overflow { reading: true, ..Overflow::starting_at(at(1_000)) };
+        for (ms, first_ms, tail) in [(1_000, 1_000, 7), (1_000, 1_000, 3), (1_001, 1_001, 1)] {
+            overflow.turn_away(job(ms, first_ms, tail));
+        }
+        assert_eq!(
+            (overflow.after, overflow.turned_away),
+            (just_before(at(1_000)), Some(job(1_000, 1_000, 3)))
+        );
+        overflow.turn_away(job(1_000, 900, 8));
+        assert_eq!(overflow.turned_away, Some(just_before(at(1_000))), "a moved one stands anywhere");
     }
 }

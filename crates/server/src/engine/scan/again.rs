@@ -135,6 +135,10 @@ impl TenantScan {
         Some((place, Look::Again))
     }
 
+    fn is_reading_first(&self, place: Place) -> bool {
+        self.reading == Some((place, Look::First))
+    }
+
     /// Up to where a place has been read for the first time; to its end, if nobody reads there any more.
     pub(super) fn passed_until(&self, place: Place) -> Timestamp {
         let after = self.cursors.get(&place).and_then(|first| first.after);
@@ -187,23 +191,36 @@ impl TenantScan {
 }
 
 impl Scan {
-    /// Looks again through a bucket in which a tenant's first job is at `first_at`.
-    pub(in crate::engine) fn sweep(&mut self, of: &TenantShard, first_at: Timestamp, now: Timestamp) {
+    /// Looks again through a bucket in which a tenant's first job is at `first_at`. `is_lost` is whether something is known to be
+    /// lost.
+    pub(in crate::engine) fn sweep(
+        &mut self,
+        of: &TenantShard,
+        first_at: Timestamp,
+        now: Timestamp,
+        is_lost: bool,
+    ) {
         let boundary = self.missed_before;
-        self.sweep_in(self.part_of(first_at), of, first_at, now);
+        self.sweep_in(self.part_of(first_at), of, first_at, (now, is_lost));
         if first_at < boundary && Bucket::of(first_at) == Bucket::of(boundary) {
-            self.sweep_in(Part::Live, of, boundary, now);
+            self.sweep_in(Part::Live, of, boundary, (now, is_lost));
         }
     }
 
-    fn sweep_in(&mut self, part: Part, of: &TenantShard, at: Timestamp, now: Timestamp) {
+    fn sweep_in(&mut self, part: Part, of: &TenantShard, at: Timestamp, (now, is_lost): (Timestamp, bool)) {
+        let place = (Bucket::of(at), part);
+        let horizon = now.plus_ms(self.lookahead_ms);
         if at > now {
-            // Whoever reads for the first time has hardly come there.
-            self.announce_in(part, of, at);
+            // Whoever reads for the first time may have a herd in memory already that is about to fall due. Taken back, they would read
+            // all of it again, and just then.
+            let is_read = |scan: &TenantScan| scan.is_reading_first(place) || scan.passed_until(place) >= at;
+            let has_cursor = |scan: &&TenantScan| scan.cursors.contains_key(&place);
+            if is_lost || at > horizon || !self.tenants.get(of).filter(has_cursor).is_some_and(is_read) {
+                self.announce_in(part, of, at);
+            }
             return;
         }
-        let horizon = now.plus_ms(self.lookahead_ms);
-        self.tenants.entry(of.clone()).or_default().again.sweep((Bucket::of(at), part), at, horizon);
+        self.tenants.entry(of.clone()).or_default().again.sweep(place, at, horizon);
         self.wakes.push(Reverse((now, of.clone())));
     }
 

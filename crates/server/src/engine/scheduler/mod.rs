@@ -131,6 +131,10 @@ pub(in crate::engine) struct Scheduler {
     listings: usize,
     /// Some of what was to be read for the first time could not be listed.
     is_unlisted: bool,
+    /// Something was lost that a sweep is to find.
+    is_lost: bool,
+    /// The sweep under way, or the last one, is to find it.
+    sweeps_for_lost: bool,
     /// The bucket after the last opened one.
     next_bucket: Bucket,
     draining: Option<oneshot::Sender<usize>>,
@@ -187,6 +191,8 @@ impl Scheduler {
             leaving: Vec::new(),
             listings: 0,
             is_unlisted: false,
+            is_lost: false,
+            sweeps_for_lost: false,
             next_bucket: Bucket(0),
             draining: None,
             stopped: false,
@@ -286,6 +292,7 @@ impl Scheduler {
         if now < self.turned_at {
             // Set back: instants that had passed are ahead again, and what was left for later reads with them.
             self.scan.look_again(now);
+            self.is_lost = true;
             self.sweep_at_ms = monotonic_ms;
         }
         let set_back_ms = self.turned_at.since_ms(now) + monotonic_ms - self.turned_ms;
@@ -353,6 +360,7 @@ impl Scheduler {
         if is_free {
             let last = Bucket(self.next_bucket.0.saturating_sub(1));
             let look = if std::mem::take(&mut self.is_unlisted) { Look::First } else { Look::Again };
+            self.sweeps_for_lost = std::mem::take(&mut self.is_lost);
             self.list((Bucket(0), last), look);
         }
         is_free

@@ -94,7 +94,7 @@ impl Scheduler {
             }
             match look {
                 Look::First => self.scan.open(&of, first_at),
-                Look::Again => self.scan.sweep(&of, first_at, now),
+                Look::Again => self.scan.sweep(&of, first_at, now, self.sweeps_for_lost),
             }
         }
     }

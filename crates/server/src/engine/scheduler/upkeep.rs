@@ -21,6 +21,7 @@ const GAUGES_MS: i64 = SECOND_MS;
 impl Scheduler {
     pub(super) fn periodically(&mut self, now: Timestamp, monotonic_ms: i64) {
         let hint_lost = self.shared.hint_lost.swap(false, Ordering::SeqCst);
+        self.is_lost |= hint_lost;
         if hint_lost || monotonic_ms >= self.sweep_at_ms {
             let sweep_ms = if self.shared.territory.is_shared() { SHARED_SWEEP_MS } else { i64::MAX };
             let wait_ms = if self.sweep() { self.config.sweep_ms.min(sweep_ms) } else { READ_RETRY_MS };
