@@ -127,7 +127,11 @@ impl Ready {
     /// When there is something to be moved, at the latest.
     pub(in crate::engine) fn next_expiry(&self) -> Option<Timestamp> {
         let crowds = self.crowds.values().filter_map(VecDeque::front);
-        let crowds = crowds.map(|job| job.status.due_at.plus_ms(LATE_MS_MAX));
+        let given_up = |job: &Arc<Job>| {
+            let times = [LATE_MS_MAX, LATE_FAST_MS_MAX].map(|late_ms| job.status.due_at.plus_ms(late_ms));
+            times.into_iter().find(|at| *at > self.looked_at)
+        };
+        let crowds = crowds.filter_map(given_up);
         crowds.chain(self.wheel.next_expiry().map(Timestamp::from_ms)).min()
     }
 
@@ -229,6 +233,9 @@ mod tests {
             ready.lanes.iter_mut().flatten().for_each(|slot| slot.was_fast_at = Some(now));
             ready.advance(now);
         };
+        assert_eq!(ready.next_expiry(), Some(NOW.plus_ms(LATE_MS_MAX)));
+        moves_until(&mut ready, NOW.plus_ms(LATE_MS_MAX));
+        assert_eq!(ready.next_expiry(), Some(NOW.plus_ms(LATE_FAST_MS_MAX)), "not at once, over and over");
         moves_until(&mut ready, NOW.plus_ms(LATE_FAST_MS_MAX - 1));
         assert_eq!(in_wheel(&ready), 6);
         assert!(!ready.overflowed(&job(1)));
