@@ -4,6 +4,7 @@
 mod calls;
 mod databases;
 mod disk;
+mod endings;
 mod labels;
 mod lag;
 mod lags;
@@ -35,6 +36,7 @@ use self::calls::Calls;
 use self::databases::Databases;
 use self::disk::Disk;
 pub use self::disk::DiskSpace;
+pub(crate) use self::endings::Endings;
 use self::labels::{LaneLabels, OutcomeLabels, PriorityLabels, StateLabels, StatusLabels};
 pub(crate) use self::lag::LagCounts;
 use self::lag::LagHistogram;

@@ -100,7 +100,7 @@ pub fn ingest(
     for ((n, tenant), value) in (0..count).zip(tenants.iter().cycle()).zip(values.iter().cycle()) {
         writes.put(Keyspace::Waiting, keys::job(SHARDS_COUNT_DEFAULT, tenant, sample_id(n)), value.clone());
         if writes.0.len() >= batch || n + 1 == count {
-            let trail = trail(writes.0.iter().map(|write| write.key.as_slice()));
+            let trail = trail(writes.0.iter().map(|write| &*write.key));
             write_beside(&mut writes, n, trail);
             kv.commit(std::mem::take(&mut writes), durability(sync))?;
             jobs = n + 1;

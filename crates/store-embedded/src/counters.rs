@@ -29,22 +29,47 @@ pub(crate) struct Changes {
     days: BTreeMap<Day, BTreeMap<Tenant, Delta>>,
 }
 
-impl Changes {
+/// A state, and the day of history if it is one of those that have one.
+type Standing = (State, Option<Day>);
+
+/// What the jobs of a group do, to be summed up. Neighbours nearly always do the same, and are counted first.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    changes: Changes,
+    last: Option<(Tenant, Option<Standing>, Option<Standing>)>,
+    /// How many in a row did that.
+    last_count: i64,
+}
+
+impl Moves {
     /// A job of `tenant` goes from one state (and day of history) to another.
-    pub(crate) fn moved(
-        &mut self,
-        tenant: &Tenant,
-        from: Option<(State, Option<Day>)>,
-        to: Option<(State, Option<Day>)>,
-    ) {
+    pub(crate) fn note(&mut self, tenant: &Tenant, from: Option<Standing>, to: Option<Standing>) {
         if from == to {
             return;
         }
-        for (place, by) in [(from, -1), (to, 1)] {
+        let is_same =
+            |(of, last_from, last_to): &(Tenant, _, _)| (*last_from, *last_to) == (from, to) && of == tenant;
+        if !self.last.as_ref().is_some_and(is_same) {
+            self.settle();
+            self.last = Some((tenant.clone(), from, to));
+        }
+        self.last_count += 1;
+    }
+
+    /// What all of them come to.
+    pub(crate) fn sum(mut self) -> Changes {
+        self.settle();
+        self.changes
+    }
+
+    fn settle(&mut self) {
+        let count = std::mem::take(&mut self.last_count);
+        let Some((tenant, from, to)) = self.last.take() else { return };
+        for (place, by) in [(from, -count), (to, count)] {
             let Some((state, day)) = place else { continue };
-            bump(&mut self.tenants, tenant, state, by);
+            bump(&mut self.changes.tenants, &tenant, state, by);
             if let Some(day) = day {
-                bump(self.days.entry(day).or_default(), tenant, state, by);
+                bump(self.changes.days.entry(day).or_default(), &tenant, state, by);
             }
         }
     }
@@ -153,12 +178,8 @@ fn write_counts(batch: &mut Batch, key: Vec<u8>, counts: Counts) {
 }
 
 fn bump(deltas: &mut BTreeMap<Tenant, Delta>, tenant: &Tenant, state: State, by: i64) {
-    let bump =
-        |delta: &mut Delta| delta.iter_mut().skip(state.index()).take(1).for_each(|count| *count += by);
-    // Nearly always there already, and then its name need not be copied.
-    match deltas.get_mut(tenant) {
-        Some(delta) => bump(delta),
-        None => bump(deltas.entry(tenant.clone()).or_default()),
+    if let Some(count) = deltas.entry(tenant.clone()).or_default().get_mut(state.index()) {
+        *count += by;
     }
 }
 

@@ -194,8 +194,8 @@ fn write(tables: &mut Tables, batch: &Batch) -> Result<(), KvError> {
             .ok_or_else(|| KvError::Io(format!("there is no keyspace {}", write.keyspace.name())))?;
         let table = Arc::make_mut(table);
         match &write.value {
-            Some(value) => table.insert(write.key.clone(), Bytes::copy_from_slice(value)),
-            None => table.remove(&write.key),
+            Some(value) => table.insert(write.key.to_vec(), Bytes::copy_from_slice(value)),
+            None => table.remove(&*write.key),
         };
     }
     Ok(())

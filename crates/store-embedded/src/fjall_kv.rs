@@ -165,7 +165,7 @@ impl Kv for FjallKv {
 
     fn commit(&self, mut batch: Batch, durability: Durability) -> Result<(), KvError> {
         // Neighbours go into the write buffer one after the other, over the same few steps of its index.
-        batch.0.sort_unstable_by(|a, b| (a.keyspace, &a.key).cmp(&(b.keyspace, &b.key)));
+        batch.sort();
         let mode = match durability {
             Durability::Synced => PersistMode::SyncData,
             Durability::Buffered => PersistMode::Buffer,

@@ -85,14 +85,14 @@ impl Gaps {
     }
 
     /// Takes back what these new entries fill.
-    pub(crate) fn fill(&self, keys: &[Vec<u8>]) {
+    pub(crate) fn fill(&self, keys: &[impl AsRef<[u8]>]) {
         if keys.is_empty() {
             return;
         }
         let mut inner = self.lock();
         inner.version += 1;
         let version = inner.version;
-        for key in keys {
+        for key in keys.iter().map(AsRef::as_ref) {
             if let Some((bucket, _)) = key.split_first_chunk::<4>() {
                 inner.filled.insert(*bucket, version);
             }

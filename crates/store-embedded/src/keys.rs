@@ -27,21 +27,37 @@ use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::LedgerCursor;
 
+use crate::kv::Slice;
+
 const PLACE_BYTES: usize = 6;
 const ID_BYTES: usize = 16;
 const AT_BYTES: usize = 6;
 const END_OF_TENANT: u8 = 0;
+/// Room for most keys of jobs and timers.
+const KEY_BYTES_USUAL: usize = PLACE_BYTES + 32 + 1 + AT_BYTES + ID_BYTES;
 
 /// The natural key of a job.
 pub(crate) fn job(shards: u16, tenant: &Tenant, id: JobId) -> Vec<u8> {
     job_in(Shard::of_job(tenant, id, shards), tenant, id)
 }
 
+/// The same, put together in `scratch`.
+pub(crate) fn job_slice(shards: u16, tenant: &Tenant, id: JobId, scratch: &mut Vec<u8>) -> Slice {
+    scratch.clear();
+    append_job(scratch, Shard::of_job(tenant, id, shards), tenant, id);
+    Slice::from(&**scratch)
+}
+
 /// What the natural key of a job would be in that shard.
 pub(crate) fn job_in(shard: Shard, tenant: &Tenant, id: JobId) -> Vec<u8> {
-    let mut key = tenant_prefix(Bucket::of(id.run_at()), shard, tenant);
-    key.extend_from_slice(id.as_bytes());
+    let mut key = Vec::with_capacity(KEY_BYTES_USUAL);
+    append_job(&mut key, shard, tenant, id);
     key
+}
+
+fn append_job(key: &mut Vec<u8>, shard: Shard, tenant: &Tenant, id: JobId) {
+    append_tenant_prefix(key, Bucket::of(id.run_at()), shard, tenant);
+    key.extend_from_slice(id.as_bytes());
 }
 
 /// The key of the timer entry of a job that waits for `at`.
@@ -74,18 +90,27 @@ pub(crate) fn position(shard: Shard, tenant: &Tenant, position: Position) -> Vec
 
 /// What all keys of one shard in one bucket begin with.
 pub(crate) fn shard_prefix(bucket: Bucket, shard: Shard) -> Vec<u8> {
-    let mut key = Vec::with_capacity(PLACE_BYTES + 32 + 1 + AT_BYTES + ID_BYTES);
+    let mut key = Vec::with_capacity(KEY_BYTES_USUAL);
+    append_shard_prefix(&mut key, bucket, shard);
+    key
+}
+
+fn append_shard_prefix(key: &mut Vec<u8>, bucket: Bucket, shard: Shard) {
     key.extend_from_slice(&bucket.0.to_be_bytes());
     key.extend_from_slice(&shard.0.to_be_bytes());
-    key
 }
 
 /// What all keys of one tenant in one bucket begin with.
 pub(crate) fn tenant_prefix(bucket: Bucket, shard: Shard, tenant: &Tenant) -> Vec<u8> {
-    let mut key = shard_prefix(bucket, shard);
+    let mut key = Vec::with_capacity(KEY_BYTES_USUAL);
+    append_tenant_prefix(&mut key, bucket, shard, tenant);
+    key
+}
+
+fn append_tenant_prefix(key: &mut Vec<u8>, bucket: Bucket, shard: Shard, tenant: &Tenant) {
+    append_shard_prefix(key, bucket, shard);
     key.extend_from_slice(tenant.as_str().as_bytes());
     key.push(END_OF_TENANT);
-    key
 }
 
 /// The first key after all that begin with `prefix`; empty when there is none.
@@ -116,15 +141,26 @@ pub(crate) fn tenant_only(tenant: &Tenant) -> Vec<u8> {
 
 fn of_tenant(tenant: &Tenant, rest: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tenant.as_str().len() + 1 + rest.len());
+    append_of_tenant(&mut bytes, tenant, rest);
+    bytes
+}
+
+fn append_of_tenant(bytes: &mut Vec<u8>, tenant: &Tenant, rest: &[u8]) {
     bytes.extend_from_slice(tenant.as_str().as_bytes());
     bytes.push(END_OF_TENANT);
     bytes.extend_from_slice(rest);
-    bytes
 }
 
 /// The key of a schedule, with which the keys of its ledger begin.
 pub(crate) fn schedule(tenant: &Tenant, id: ScheduleId) -> Vec<u8> {
     of_tenant(tenant, id.as_bytes())
+}
+
+/// The same, put together in `scratch`.
+pub(crate) fn schedule_slice(tenant: &Tenant, id: ScheduleId, scratch: &mut Vec<u8>) -> Slice {
+    scratch.clear();
+    append_of_tenant(scratch, tenant, id.as_bytes());
+    Slice::from(&**scratch)
 }
 
 /// The id in the key of a schedule.

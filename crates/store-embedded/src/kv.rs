@@ -133,15 +133,18 @@ impl Keyspace {
     }
 }
 
+/// Bytes as the engine keeps them: what is made as such is not copied once more on its way there, and clones share it.
+pub type Slice = fjall::Slice;
+
 /// One put or delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Where.
     pub keyspace: Keyspace,
     /// Under which key.
-    pub key: Vec<u8>,
+    pub key: Slice,
     /// What; `None` deletes.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<Slice>,
 }
 
 /// Writes that become visible and durable together. No key may occur twice.
@@ -150,19 +153,25 @@ pub struct Batch(pub Vec<Write>);
 
 impl Batch {
     /// Adds a put.
-    pub fn put(&mut self, keyspace: Keyspace, key: Vec<u8>, value: Vec<u8>) {
-        self.0.push(Write { keyspace, key, value: Some(value) });
+    pub fn put(&mut self, keyspace: Keyspace, key: impl Into<Slice>, value: impl Into<Slice>) {
+        self.0.push(Write { keyspace, key: key.into(), value: Some(value.into()) });
     }
 
     /// Adds a delete.
-    pub fn delete(&mut self, keyspace: Keyspace, key: Vec<u8>) {
-        self.0.push(Write { keyspace, key, value: None });
+    pub fn delete(&mut self, keyspace: Keyspace, key: impl Into<Slice>) {
+        self.0.push(Write { keyspace, key: key.into(), value: None });
+    }
+
+    /// Puts neighbours beside each other, as a commit wants them.
+    pub fn sort(&mut self) {
+        // Much of it stands in order already.
+        self.0.sort_by(|a, b| (a.keyspace, &a.key).cmp(&(b.keyspace, &b.key)));
     }
 
     /// Keys and values together.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        self.0.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Vec::len)).sum()
+        self.0.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, |value| value.len())).sum()
     }
 }
 

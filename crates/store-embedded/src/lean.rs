@@ -17,7 +17,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Definition, ScheduleId, Template, occurrence_spec};
 use tidewheel_core::time::Timestamp;
 
-use crate::kv::{Keyspace, KvError};
+use crate::kv::{Keyspace, KvError, Slice};
 use crate::record::{IS_LEAN, Unreadable, VERSION};
 use crate::{keys, record, schedule_record};
 
@@ -76,15 +76,18 @@ impl Lean {
 }
 
 /// The lean record of `job`, if it is just what an occurrence of a schedule with this definition is.
-pub(crate) fn encode(definition: &Definition, job: &Job) -> Option<Vec<u8>> {
+pub(crate) fn encode(definition: &Definition, job: &Job) -> Option<Slice> {
     let base = job.id.run_at();
     let is_fresh = job.status == Status::scheduled(base);
     let occurrence = job.spec.occurrence.filter(|_| is_fresh && is_of(definition, &job.spec))?;
-    let mut bytes = Vec::with_capacity(BYTES_MAX);
-    bytes.extend_from_slice(&[VERSION, if occurrence.catch_up { LEAN_CATCHING_UP } else { IS_LEAN }]);
-    bytes.extend_from_slice(occurrence.schedule_id.as_bytes());
     let instants = (occurrence.fire_at.since_ms(base), job.spec.created_at.since_ms(base));
-    postcard::to_extend(&instants, bytes).ok()
+    let mut bytes = [0; BYTES_MAX];
+    let (head, rest) = bytes.split_at_mut(2 + 16);
+    let (flags, schedule) = head.split_at_mut(2);
+    flags.copy_from_slice(&[VERSION, if occurrence.catch_up { LEAN_CATCHING_UP } else { IS_LEAN }]);
+    schedule.copy_from_slice(occurrence.schedule_id.as_bytes());
+    let length = head.len() + postcard::to_slice(&instants, rest).ok()?.len();
+    bytes.get(..length).map(Slice::from)
 }
 
 /// Whether a job that is an occurrence asks for what this definition has. Where the two share their parts, little is

@@ -9,7 +9,7 @@ use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 
 use crate::keys;
-use crate::kv::{Batch, Day, Keyspace};
+use crate::kv::{Batch, Day, Keyspace, Slice};
 
 /// Which job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,11 @@ impl JobKey {
 
     pub(crate) fn natural(&self, shards: u16) -> Vec<u8> {
         keys::job(shards, &self.tenant, self.id)
+    }
+
+    /// The same, put together in `scratch`.
+    pub(crate) fn natural_slice(&self, shards: u16, scratch: &mut Vec<u8>) -> Slice {
+        keys::job_slice(shards, &self.tenant, self.id, scratch)
     }
 }
 
@@ -136,19 +141,19 @@ impl Place {
 /// Writes what it takes to move a record from one place to another, changed or not.
 pub(crate) fn write_move(
     batch: &mut Batch,
-    shards: u16,
-    key: &JobKey,
+    scratch: &mut Vec<u8>,
+    (shards, key): (u16, &JobKey),
     from: Option<Place>,
-    to: Option<(Place, Vec<u8>)>,
+    to: Option<(Place, Slice)>,
 ) {
-    let natural = key.natural(shards);
+    let natural = key.natural_slice(shards, scratch);
     let old_timer = from.and_then(|from| from.timer(key, shards));
     let new_timer = to.as_ref().and_then(|(to, _)| to.timer(key, shards));
     if let Some(old) = old_timer.as_ref().filter(|old| Some(*old) != new_timer.as_ref()) {
         batch.delete(Keyspace::Waiting, old.clone());
     }
     if let Some(new) = new_timer.filter(|new| Some(new) != old_timer.as_ref()) {
-        batch.put(Keyspace::Waiting, new, Vec::new());
+        batch.put(Keyspace::Waiting, new, Slice::empty());
     }
     let new_keyspace = to.as_ref().map(|(to, _)| to.keyspace());
     if let Some(old) = from.map(Place::keyspace).filter(|old| Some(*old) != new_keyspace) {

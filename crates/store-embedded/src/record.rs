@@ -25,6 +25,8 @@ use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 
+use crate::kv::Slice;
+
 pub(crate) const VERSION: u8 = 1;
 const HAS_EXTRA: u8 = 1;
 const HAS_STATUS: u8 = 2;
@@ -34,6 +36,8 @@ const HAS_TRACE: u8 = 8;
 /// The record leaves to its schedule what it asks for, and is nothing like the others ([`crate::lean`]).
 pub(crate) const IS_LEAN: u8 = 16;
 const FLAGS_KNOWN: u8 = HAS_EXTRA | HAS_STATUS | IS_PUSH | HAS_TRACE;
+/// What most records take beside their payload, at most.
+const RECORD_BYTES_USUAL: usize = 160;
 pub(crate) const METHOD_USUAL: &str = "POST";
 
 /// Why a record cannot be read.
@@ -126,6 +130,17 @@ struct Ended<'a> {
 
 /// Writes a job's record. An attempt under way is left out.
 pub(crate) fn encode(job: &Job) -> Vec<u8> {
+    append_record(Vec::with_capacity(RECORD_BYTES_USUAL + job.spec.payload.len()), job)
+}
+
+/// The same, put together in `scratch`.
+pub(crate) fn encode_slice(job: &Job, scratch: &mut Vec<u8>) -> Slice {
+    scratch.clear();
+    *scratch = append_record(std::mem::take(scratch), job);
+    Slice::from(&**scratch)
+}
+
+fn append_record(mut bytes: Vec<u8>, job: &Job) -> Vec<u8> {
     let base = job.id.run_at();
     let (spec, status) = (&*job.spec, &job.status);
     let extra = extra_of(spec, base);
@@ -139,7 +154,6 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
         | if extra.is_some() { HAS_EXTRA } else { 0 }
         | if spec.trace.is_some() { HAS_TRACE } else { 0 }
         | if fresh { 0 } else { HAS_STATUS };
-    let mut bytes = Vec::with_capacity(64 + spec.payload.len() + if fresh { 0 } else { 96 });
     bytes.extend_from_slice(&[VERSION, flags]);
     let created_at = spec.created_at.since_ms(base);
     bytes = append(bytes, &Body { kind: &spec.kind, destination, created_at, payload: &spec.payload });

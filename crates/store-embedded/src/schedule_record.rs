@@ -21,7 +21,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::Error;
 
 use crate::definition::Decoder;
-use crate::kv::{Keyspace, KvError};
+use crate::kv::{Keyspace, KvError, Slice};
 use crate::record::Unreadable;
 use crate::rules::Rules;
 use crate::shared::{read_error, unreadable};
@@ -87,8 +87,14 @@ impl Stored {
             ^ definition.note.is_some()
     }
 
-    /// The record in `standings`.
-    pub(crate) fn encode_standing(&self) -> Vec<u8> {
+    /// The record in `standings`, put together in `scratch`.
+    pub(crate) fn encode_standing(&self, scratch: &mut Vec<u8>) -> Slice {
+        scratch.clear();
+        *scratch = self.append_standing(std::mem::take(scratch));
+        Slice::from(&**scratch)
+    }
+
+    fn append_standing(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         let schedule = &self.schedule;
         let standing = Standing {
             first_entry: self.first_entry,
@@ -109,7 +115,6 @@ impl Stored {
             created_at: schedule.created_at.as_ms(),
             updated_at: schedule.updated_at.as_ms(),
         };
-        let mut bytes = Vec::with_capacity(128);
         bytes.push(STANDING_VERSION);
         postcard::to_extend(&(standing, self.sheet.record()), bytes).unwrap_or_default()
     }
@@ -236,12 +241,12 @@ mod tests {
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: false };
         let schedule = Arc::new(create(new, None, now).schedule);
         let stored = Stored { schedule, first_entry: 5, sheet: Sheet::default() };
-        let new = stored.encode_standing();
+        let new = stored.encode_standing(&mut Vec::new());
         let (sheet, standing) = new.split_last_chunk::<3>().map(|(rest, sheet)| (*sheet, rest)).unwrap();
         assert_eq!(sheet, [0, 0, 0], "a sheet without lines, after which there is nothing");
         let mut old = standing.to_vec();
         *old.first_mut().unwrap() = STANDING_VERSION_WITHOUT_SHEET;
-        for standing in [&new, &old] {
+        for standing in [&*new, &*old] {
             let read = Stored::place(&tenant, id, Arc::clone(&stored.schedule.definition), standing).unwrap();
             assert_eq!((read.schedule, read.first_entry), (Arc::clone(&stored.schedule), 5));
             assert_eq!(ledger(id, standing).unwrap(), (5, Vec::new()));

@@ -41,7 +41,7 @@ impl Spread {
         }
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), bits);
         let key = keys::meta::sub_shards(tenant);
-        batch.0.retain(|write| write.keyspace != Keyspace::Meta || write.key != key);
+        batch.0.retain(|write| write.keyspace != Keyspace::Meta || *write.key != *key);
         batch.put(Keyspace::Meta, key, bits.to_be_bytes().to_vec());
     }
 

@@ -1,5 +1,6 @@
 //! The store itself: hands writes to the commit thread and reads to the blocking pool.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -16,7 +17,7 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::{Arrival, Committer, Disk, Group, Known, QUEUE_COUNT_MAX, Reply, Request, Writer};
+use crate::commit::{Arrival, Committer, Disk, Known, QUEUE_COUNT_MAX, Reply, Request, Writer};
 use crate::fjall_kv::FjallKv;
 use crate::kv::{Durability, Kv};
 use crate::options::{OpenError, Options};
@@ -68,9 +69,10 @@ impl EmbeddedStore {
         let committer = Committer {
             writer: Writer::start(disk.clone(), options.on_commit).map_err(not_started)?,
             disk,
-            writing: None,
+            writing: VecDeque::new(),
             epoch: found.epoch,
-            spare: Group::default(),
+            spare: Vec::new(),
+            scratch: Vec::new(),
             next_claim: found.next_claim,
             retrying_at_home: found.retrying_at_home,
             claims: found.claims,
@@ -182,7 +184,7 @@ impl Store for EmbeddedStore {
     ) -> Result<Vec<Submitted>, Error> {
         let arrivals = jobs.into_iter().map(|Submission { job, key: claim, fresh }| Arrival {
             key: JobKey::of(&job),
-            record: record::encode(&job),
+            record: record::encode(&job).into(),
             job,
             claim,
             fresh,

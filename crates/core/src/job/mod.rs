@@ -80,6 +80,18 @@ pub enum Destination {
     Target(Arc<Target>),
 }
 
+impl Destination {
+    /// Whether the two are one and the same in memory. Others may be equal all the same.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Queue(one), Self::Queue(another)) => Arc::ptr_eq(one, another),
+            (Self::Target(one), Self::Target(another)) => Arc::ptr_eq(one, another),
+            (Self::Queue(_), Self::Target(_)) | (Self::Target(_), Self::Queue(_)) => false,
+        }
+    }
+}
+
 /// An HTTP target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {

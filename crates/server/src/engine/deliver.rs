@@ -20,14 +20,22 @@ pub struct Report {
 
 /// Where reports go. Reports are written to the store in batches.
 #[derive(Debug, Clone)]
-pub struct Reports(pub(super) mpsc::UnboundedSender<Report>);
+pub struct Reports(pub(super) mpsc::UnboundedSender<Vec<Report>>);
 
 impl Reports {
     /// Reports what came of an attempt.
     pub fn send(&self, report: Report) {
+        self.send_all(vec![report]);
+    }
+
+    /// Reports what came of some attempts.
+    pub fn send_all(&self, reports: Vec<Report>) {
+        if reports.is_empty() {
+            return;
+        }
         // The receiver lives as long as the engine; after that nobody needs the report, since the store still
         // knows the attempt as running and the next start will take it up.
-        drop(self.0.send(report));
+        drop(self.0.send(reports));
     }
 }
 

@@ -6,6 +6,7 @@ use tidewheel_core::job::{Attempt, Command, Ending, Job};
 use tidewheel_store::Applied;
 
 use super::{Shared, named};
+use crate::metrics::Endings;
 
 /// What a granted command does to an attempt under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +58,9 @@ impl Ends {
 }
 
 impl Shared {
-    /// Counts, traces, tells and logs that an attempt of the job ended.
-    pub(super) fn attempt_ended(&self, job: &Arc<Job>) {
-        self.metrics.attempt_ended(job);
+    /// Notes, traces, tells and logs that an attempt of the job ended. What is noted is counted by whoever gathers it.
+    pub(super) fn attempt_ended(&self, job: &Arc<Job>, endings: &mut Endings) {
+        endings.note(job);
         self.traces.attempt_ended(job);
         self.tell_of_end(job);
         if let Some(attempt) = job.status.attempts.last().filter(|_| job.status.running.is_none()) {

@@ -72,7 +72,7 @@ pub use whereabouts::Whereabouts;
 pub use workers::{Push, Pushes, Refused, Resume, Stop, Subscription, Welcome, WorkerLink, WorkerView};
 
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::metrics::{Endings, Metrics};
 use crate::random::Random;
 use crate::traces::Traces;
 use endings::Ends;
@@ -409,6 +409,7 @@ impl Engine {
             shared.may_have_missed();
         }
         let (mut changed, mut renewed) = (Vec::new(), Vec::new());
+        let mut endings = Endings::default();
         for (result, (ends, renewal)) in results.iter().zip(about) {
             if let Ok(applied) = result {
                 if let Some(by) = renewal {
@@ -416,13 +417,14 @@ impl Engine {
                     continue;
                 }
                 if ends.attempt_of(applied) {
-                    shared.attempt_ended(&applied.job);
+                    shared.attempt_ended(&applied.job, &mut endings);
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(Arc::clone(&applied.job));
                 changed.extend(applied.others.iter().cloned());
             }
         }
+        shared.metrics.ended(&endings);
         if !renewed.is_empty() {
             shared.tell(Message::Renewed(renewed));
         }

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewheel_core::breaker::Answer;
-use tidewheel_core::job::Job;
-use tidewheel_store::{Applied, Order, Refusal};
+use tidewheel_store::{Order, Refusal};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Shared;
@@ -14,29 +13,32 @@ use super::deliver::Report;
 use super::leases::Renewal;
 use super::scheduler::Message;
 use super::target_answers::{self, Heard};
+use crate::metrics::Endings;
 
-/// Reports in one write.
-const BATCH_COUNT_MAX: usize = 4_096;
+/// A write of so many reports takes in no more of them.
+const BATCH_COUNT_ENOUGH: usize = 2_048;
 /// Writes under way at once: one being synced, one being gathered behind it, and a little slack.
 const WRITES_MAX: usize = 4;
 /// Wait before a failed write is tried again.
 const RETRY_WAIT_MS: u64 = 100;
 
 /// Runs until every sender is gone.
-pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceiver<Report>) {
+pub(super) async fn run(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceiver<Vec<Report>>) {
     let writes = Arc::new(Semaphore::new(WRITES_MAX));
     let is_spread = shared.store.databases().len() > 1;
     let (late, written_late) = mpsc::unbounded_channel();
     tokio::spawn(write_late(Arc::clone(&shared), written_late));
-    let mut batch = Vec::new();
     loop {
         let Ok(permit) = Arc::clone(&writes).acquire_owned().await else { return };
-        if reports.recv_many(&mut batch, BATCH_COUNT_MAX).await == 0 {
-            return;
+        let Some(mut batch) = reports.recv().await else { return };
+        while batch.len() < BATCH_COUNT_ENOUGH
+            && let Ok(mut more) = reports.try_recv()
+        {
+            batch.append(&mut more);
         }
         tell_of_targets(&shared, &batch);
         let orders: Vec<Order> = batch
-            .drain(..)
+            .into_iter()
             .map(|report| Order { tenant: report.tenant, id: report.id, command: report.command, key: None })
             .collect();
         let (shared, late) = (Arc::clone(&shared), is_spread.then(|| late.clone()));
@@ -117,13 +119,16 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
     };
     let mut jobs = Vec::with_capacity(results.len());
     let (mut others, mut refused, mut renewed, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut unreadable = Vec::new();
+    let (mut unreadable, mut endings) = (Vec::new(), Endings::default());
     for (order, result) in orders.into_iter().zip(results) {
         match result {
             Ok(mut applied) => {
                 others.append(&mut applied.others);
                 renewed.extend(Renewal::of(&order.command).map(|by| (applied.job.clone(), by)));
-                jobs.push(ended(shared, applied));
+                if applied.changed {
+                    shared.attempt_ended(&applied.job, &mut endings);
+                }
+                jobs.push(applied.job);
             }
             Err(Refusal::Away) => left.push(order),
             Err(Refusal::Unreadable) => {
@@ -141,6 +146,7 @@ async fn write_once(shared: &Shared, orders: Vec<Order>) -> Vec<Order> {
             }
         }
     }
+    shared.metrics.ended(&endings);
     if !left.is_empty() {
         tracing::warn!(
             count = left.len(),
@@ -172,7 +178,7 @@ async fn write_late(shared: Arc<Shared>, mut late: mpsc::UnboundedReceiver<Vec<O
         }
         let (count, mut left) = (orders.len(), Vec::new());
         while !orders.is_empty() {
-            let rest = orders.split_off(orders.len().min(BATCH_COUNT_MAX));
+            let rest = orders.split_off(orders.len().min(BATCH_COUNT_ENOUGH));
             left.append(&mut write_once(&shared, std::mem::replace(&mut orders, rest)).await);
         }
         if left.len() < count {
@@ -180,13 +186,6 @@ async fn write_late(shared: Arc<Shared>, mut late: mpsc::UnboundedReceiver<Vec<O
         }
         orders = left;
     }
-}
-
-fn ended(shared: &Shared, applied: Applied) -> Arc<Job> {
-    if applied.changed {
-        shared.attempt_ended(&applied.job);
-    }
-    applied.job
 }
 
 fn log_refusal(order: &Order, refusal: Refusal) {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidewheel_core::job::{Ending, Job, Priority, State};
+use tidewheel_core::job::{Ending, Priority, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Counts, Database};
 
 use super::labels::{LaneKind, LaneLabels, OutcomeLabels, PriorityLabels, StateLabels};
 use super::names::TenantLabels;
-use super::{Call, Doings, Lags, Metrics, QueueLevel, Sample, SpanCounts, count, level, seconds};
+use super::{Call, Doings, Endings, Lags, Metrics, QueueLevel, Sample, SpanCounts, count, level, seconds};
 
 impl Metrics {
     /// Jobs of one tenant were submitted.
@@ -52,17 +52,18 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn attempt_ended(&self, job: &Job) {
-        let ending = job.status.attempts.last().map(|attempt| attempt.ending);
-        if let Some(ending) = ending.filter(|_| job.status.running.is_none()) {
-            self.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }).inc();
-            self.by_tenant.add(&job.tenant, |doings| doings.ended(ending == Ending::Succeeded));
-            if job.status.state == State::Dead {
-                self.dead_letters.inc();
-            } else if job.status.state == State::Retrying && is_failure(ending) {
-                self.retries.inc();
+    /// What one write told of attempts that ended.
+    pub(crate) fn ended(&self, endings: &Endings) {
+        for (ending, attempts) in Ending::ALL.into_iter().zip(endings.by_ending) {
+            if attempts > 0 {
+                self.deliveries.get_or_create(&OutcomeLabels { outcome: ending.as_str() }).inc_by(attempts);
             }
         }
+        for (tenant, more) in &endings.by_tenant {
+            self.by_tenant.add(tenant, |doings| doings.add_ended(*more));
+        }
+        self.dead_letters.inc_by(endings.dead);
+        self.retries.inc_by(endings.retries);
     }
 
     pub(crate) fn claims_refused(&self, jobs: usize) {
@@ -193,12 +194,5 @@ impl Metrics {
     /// A group of writes became durable.
     pub fn synced(&self, took: Duration) {
         self.sync.observe(took.as_secs_f64());
-    }
-}
-
-const fn is_failure(ending: Ending) -> bool {
-    match ending {
-        Ending::Failed | Ending::TimedOut | Ending::LeaseExpired | Ending::Lost => true,
-        Ending::Succeeded | Ending::Snoozed | Ending::Cancelled | Ending::Released => false,
     }
 }

@@ -34,6 +34,12 @@ impl Doings {
         }
     }
 
+    /// Adds attempts that ended.
+    pub(super) const fn add_ended(&mut self, more: Self) {
+        self.succeeded += more.succeeded;
+        self.failed += more.failed;
+    }
+
     const fn since(self, earlier: Self) -> Self {
         Self {
             submitted: self.submitted.saturating_sub(earlier.submitted),

@@ -14,7 +14,7 @@ use tidewheel_store::{Error, HeldKey, IdempotencyClaim, KeyUse, NewAct};
 use super::documents::DocumentChanges;
 use super::plans::Plans;
 use super::{Answer, Reply};
-use crate::kv::Day;
+use crate::kv::{Day, Slice};
 use crate::place::{JobKey, JobTag, Place, ScheduleKey};
 use crate::view::{UnderWay, View};
 use crate::{lean, record};
@@ -72,11 +72,11 @@ pub(super) struct Slot {
     /// As it is now; `None` when there is no such job.
     pub(super) job: Option<Arc<Job>>,
     /// What its record must become, if it changes: a place and the bytes, or gone.
-    pub(super) rest: Option<Option<(Place, Vec<u8>)>>,
+    pub(super) rest: Option<Option<(Place, Slice)>>,
     /// Whether that record is a lean one.
     pub(super) is_lean: bool,
     /// Its record in full, for one that stays as it was but may be lean on disk.
-    pub(super) in_full: Option<Vec<u8>>,
+    pub(super) in_full: Option<Slice>,
     /// The attempt under way has a lease or progress its claim does not know of.
     pub(super) lease_changed: bool,
 }
@@ -125,6 +125,8 @@ pub(crate) struct Group {
     pub(super) answers: Vec<Answer>,
     /// About what will be written.
     pub(super) bytes: usize,
+    /// Where records are put together.
+    scratch: Vec<u8>,
 }
 
 /// One idempotency key in the group.
@@ -177,7 +179,7 @@ impl Group {
     }
 
     /// Makes the job of a slot what it is now, with that lean record, if there is one.
-    pub(super) fn put_as(&mut self, at: usize, next: Arc<Job>, lean: Option<Vec<u8>>) {
+    pub(super) fn put_as(&mut self, at: usize, next: Arc<Job>, lean: Option<Slice>) {
         let Some(slot) = self.slots.get_mut(at) else { return };
         let before = slot.job.take();
         if next.status.state == State::Running {
@@ -186,14 +188,14 @@ impl Group {
             // A claim leaves the record as it was, unless it found that the job makes up for a missed one.
             if let Some(before) = before.filter(|before| before.spec.occurrence != next.spec.occurrence) {
                 let waited = Job { spec: Arc::clone(&next.spec), ..Job::clone(&before) };
-                let record = record::encode(&waited);
+                let record = record::encode_slice(&waited, &mut self.scratch);
                 self.bytes += record.len() + 128;
                 slot.rest = Some(Some((Place::of(&waited), record)));
                 slot.is_lean = false;
             }
         } else {
             slot.is_lean = lean.is_some();
-            let record = lean.unwrap_or_else(|| record::encode(&next));
+            let record = lean.unwrap_or_else(|| record::encode_slice(&next, &mut self.scratch));
             self.bytes += record.len() + 128;
             slot.rest = Some(Some((Place::of(&next), record)));
             slot.lease_changed = false;
@@ -252,7 +254,7 @@ impl Group {
         let (mut slots, mut index) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.index));
         slots.clear();
         index.clear();
-        *self = Self { slots, index, ..Self::default() };
+        *self = Self { slots, index, scratch: std::mem::take(&mut self.scratch), ..Self::default() };
     }
 
     /// Takes the job of a slot out.
@@ -286,7 +288,7 @@ impl Group {
             if !plans.is_redefined(&schedule) || is_still_so() {
                 continue;
             }
-            let in_full = || lean::as_it_waited(job).map(|waited| record::encode(&waited));
+            let in_full = || lean::as_it_waited(job).map(|waited| record::encode(&waited).into());
             match &mut slot.rest {
                 Some(Some((_, record))) if slot.is_lean => {
                     if let Some(in_full) = in_full() {

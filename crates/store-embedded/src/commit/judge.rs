@@ -181,8 +181,10 @@ impl Committer {
         }
         let job = group.slots.get(slot).and_then(|slot| slot.job.as_ref());
         match job.filter(|job| job.spec.occurrence.is_some()).cloned() {
-            Some(job) => self.obey_occurrence(group, now, order, &job),
-            None => Ok(obey(group, now, order, slot)),
+            Some(job) if self.concerns_schedule(group, &job, &order.command) => {
+                self.obey_occurrence(group, now, order, &job)
+            }
+            Some(_) | None => Ok(obey(group, now, order, slot)),
         }
     }
 

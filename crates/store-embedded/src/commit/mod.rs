@@ -1,9 +1,9 @@
 //! The commit thread takes all requests that wait and judges them one after the other against what is stored and what
 //! the requests before them did. What comes of them is one batch with one sync, which the [`writer`] writes; only then
-//! does anybody see or hear of it. While one group is written the next is judged, and while both are at it further
-//! requests gather, so the busier the store the more they share.
+//! does anybody see or hear of it. While one group is written and one lies ready to be written, the next is judged, and
+//! while all are at it further requests gather, so the busier the store the more they share.
 //!
-//! A group is judged beside another only as far as they have nothing in common: whatever the group being written has
+//! A group is judged beside others only as far as they have nothing in common: whatever a group that is not written yet has
 //! touched is read after it has been written ([`Committer::settle`]).
 //!
 //! After a failed commit nobody knows what the disk holds, so nothing is written any more until a restart has
@@ -20,6 +20,7 @@ mod scheduling;
 mod write;
 mod writer;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use tidewheel_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use crate::kv::Slice;
 use crate::place::{JobKey, JobTag, ScheduleKey};
 pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
@@ -48,7 +50,9 @@ pub(crate) const QUEUE_COUNT_MAX: usize = 1024;
 /// would have work for the thread while the answers are looked at.
 const GROUP_JOBS_COUNT_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// A group of fewer waits for the one before it to be written, and takes in who came meanwhile: the fewer groups, the
+/// Groups handed over to be written: one at a time is, and the next is there when it is done.
+const WRITING_COUNT_MAX: usize = 2;
+/// A group of fewer waits for those before it to be written, and takes in who came meanwhile: the fewer groups, the
 /// fewer syncs.
 const GROUP_JOBS_COUNT_MIN: usize = 512;
 const READERS_POLL: Duration = Duration::from_millis(1);
@@ -62,7 +66,7 @@ pub(crate) type Judgements = Vec<Result<Applied, Refusal>>;
 pub(crate) struct Arrival {
     pub(crate) key: JobKey,
     pub(crate) job: tidewheel_core::job::Job,
-    pub(crate) record: Vec<u8>,
+    pub(crate) record: Slice,
     pub(crate) claim: Option<IdempotencyClaim>,
     /// Nobody has seen its id before.
     pub(crate) fresh: bool,
@@ -134,11 +138,13 @@ impl Answer {
 pub(crate) struct Committer {
     pub(crate) disk: Disk,
     pub(crate) writer: Writer,
-    /// The group being written.
-    pub(crate) writing: Option<Group>,
+    /// The groups being written, oldest first.
+    pub(crate) writing: VecDeque<Group>,
     pub(crate) epoch: u64,
-    /// The last group, emptied: its room is worth keeping.
-    pub(crate) spare: Group,
+    /// The last groups, emptied: their room is worth keeping.
+    pub(crate) spare: Vec<Group>,
+    /// Where keys are put together.
+    pub(crate) scratch: Vec<u8>,
     /// The number of the next record in `claims`.
     pub(crate) next_claim: u64,
     /// Attempts still under way, by record in `claims`.
@@ -198,7 +204,7 @@ impl Committer {
 
     /// Serves `first` and all that wait behind it, up to one that cannot share a commit, which is handed back.
     fn serve_group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let mut group = std::mem::take(&mut self.spare);
+        let mut group = self.spare.pop().unwrap_or_default();
         let mut next = Some(first);
         while let Some(request) = next.take() {
             if matches!(
@@ -212,7 +218,7 @@ impl Committer {
             if group.jobs_count() < GROUP_JOBS_COUNT_MAX && group.bytes < GROUP_BYTES_MAX {
                 next = requests.try_recv().ok();
             }
-            if next.is_none() && self.writing.is_some() && group.jobs_count() < GROUP_JOBS_COUNT_MIN {
+            if next.is_none() && !self.writing.is_empty() && group.jobs_count() < GROUP_JOBS_COUNT_MIN {
                 self.settle();
                 next = requests.try_recv().ok();
             }
@@ -221,20 +227,27 @@ impl Committer {
         next
     }
 
-    /// Waits until the group that is being written is written. What it has touched must not be read before.
+    /// Waits until the groups that are being written are written. What they have touched must not be read before.
     fn settle(&mut self) {
-        if let Some(mut written) = self.writing.take() {
+        self.settle_down_to(0);
+    }
+
+    /// Waits until no more groups than these are being written.
+    fn settle_down_to(&mut self, count: usize) {
+        while self.writing.len() > count
+            && let Some(mut written) = self.writing.pop_front()
+        {
             if !self.writer.wait() {
                 self.disk.shared.poison("the writing thread has stopped");
             }
             written.clear();
-            self.spare = written;
+            self.spare.push(written);
         }
     }
 
-    /// Waits for it if it has touched what `is_touched` asks for.
-    fn settle_if(&mut self, is_touched: impl FnOnce(&Group) -> bool) {
-        if self.writing.as_ref().is_some_and(is_touched) {
+    /// Waits for them if one has touched what `is_touched` asks for.
+    fn settle_if(&mut self, is_touched: impl FnMut(&Group) -> bool) {
+        if self.writing.iter().any(is_touched) {
             self.settle();
         }
     }

@@ -195,13 +195,13 @@ impl Plans {
     pub(super) fn write(
         &mut self,
         batch: &mut Batch,
-        (known, holding): (&mut Known, &mut FxHashSet<ScheduleKey>),
+        (known, holding, scratch): (&mut Known, &mut FxHashSet<ScheduleKey>, &mut Vec<u8>),
         now: Timestamp,
         next_entry: u64,
     ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
         for slot in std::mem::take(&mut self.slots) {
-            slot.write(batch, holding);
+            slot.write(batch, holding, scratch);
             match (slot.before.is_some(), slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
                 (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
@@ -245,7 +245,7 @@ impl Plans {
 
 impl Slot {
     /// Writes what is not on disk as it is now.
-    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleKey>) {
+    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleKey>, scratch: &mut Vec<u8>) {
         if !self.changed {
             return;
         }
@@ -263,19 +263,19 @@ impl Slot {
             }
             (true, true) | (false, false) => {}
         }
-        let on_disk = || keys::schedule(&self.key.tenant, self.key.id);
+        let on_disk = keys::schedule_slice(&self.key.tenant, self.key.id, scratch);
         match (&self.before, &self.stored) {
             (before, Some(stored)) => {
-                batch.put(Keyspace::Standings, on_disk(), stored.encode_standing());
+                batch.put(Keyspace::Standings, on_disk.clone(), stored.encode_standing(scratch));
                 let definition = &stored.schedule.definition;
                 let before = before.as_ref().map(|before| &before.schedule.definition);
                 if before.is_none_or(|before| !Arc::ptr_eq(before, definition)) {
-                    batch.put(Keyspace::Schedules, on_disk(), stored.encode_definition());
+                    batch.put(Keyspace::Schedules, on_disk, stored.encode_definition());
                 }
             }
             (Some(_), None) => {
-                batch.delete(Keyspace::Standings, on_disk());
-                batch.delete(Keyspace::Schedules, on_disk());
+                batch.delete(Keyspace::Standings, on_disk.clone());
+                batch.delete(Keyspace::Schedules, on_disk);
             }
             (None, None) => {}
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Command, Job};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, Schedule, ScheduleId};
 use tidewheel_core::time::Timestamp;
@@ -40,6 +40,15 @@ impl Committer {
         let (answer, changes) = evaluate::obey(&mut desk, now, job, &order.command)?;
         desk.carry_out(&order.tenant, changes)?;
         Ok(answer)
+    }
+
+    /// Whether an order for a job that a schedule made may have to do with the schedule. One that goes on with what was
+    /// started has not, unless an occurrence waits for its end.
+    pub(super) fn concerns_schedule(&mut self, group: &mut Group, job: &Job, command: &Command) -> bool {
+        let Some(occurrence) = &job.spec.occurrence else { return false };
+        matches!(command, Command::Claim { .. })
+            || job.status.attempt == 0
+            || (Desk { committer: self, group }).may_hold(&job.tenant, occurrence.schedule_id)
     }
 
     /// Obeys an order that comes under a key.
@@ -180,17 +189,18 @@ impl Desk<'_> {
 
     /// Takes one order's changes into the group.
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
+        let mut slots = Vec::with_capacity(changes.jobs.len());
         for change in &changes.jobs {
             let id = change.id();
-            match change {
-                JobChange::New(_) if self.group.find(JobTag::new(tenant, id)).is_none() => {
-                    self.group.add(Slot::absent(JobKey { id, tenant: tenant.clone() }));
+            slots.push(match change {
+                JobChange::New(_) => {
+                    let absent = || Slot::absent(JobKey { id, tenant: tenant.clone() });
+                    self.group.find_or_add(JobTag::new(tenant, id), absent)
                 }
-                JobChange::New(_) => {}
                 JobChange::Put(_) | JobChange::Removed(_) => {
-                    self.committer.load_one(self.group, tenant, id)?;
+                    self.committer.load_one(self.group, tenant, id)?
                 }
-            }
+            });
         }
         let place = changes.schedule.as_ref().and_then(|change| self.place_of(tenant, change));
         if let (Some(at), Some(change)) = (place, &changes.schedule) {
@@ -201,8 +211,7 @@ impl Desk<'_> {
             Some(ScheduleChange::Put(schedule)) => Some(schedule),
             Some(ScheduleChange::Removed(_)) | None => None,
         };
-        for change in changes.jobs {
-            let Some(slot) = self.group.find(JobTag::new(tenant, change.id())) else { continue };
+        for (change, slot) in changes.jobs.into_iter().zip(slots) {
             match change {
                 JobChange::Put(job) | JobChange::New(job) => {
                     let of = put.filter(|put| put.next.is_some_and(|next| next.job_id == job.id));

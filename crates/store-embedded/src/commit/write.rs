@@ -7,11 +7,12 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, SubShard};
 use tidewheel_store::Error;
 
-use super::Committer;
 use super::audit::note_change;
 use super::group::{Group, Slot};
 use super::writer::{Work, Writes};
+use super::{Committer, WRITING_COUNT_MAX};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
+use crate::counters::Moves;
 use crate::kv::{Batch, Day, Keyspace};
 use crate::place::{Place, write_move};
 use crate::view::UnderWay;
@@ -21,6 +22,7 @@ use crate::{keys, pointers, versioned};
 #[derive(Default)]
 struct Plan {
     writes: Writes,
+    moves: Moves,
     claims: Vec<Claim>,
     /// The history that was last made ready, and what bucket for.
     history: Option<(Day, Bucket)>,
@@ -33,9 +35,9 @@ impl Committer {
         let jobs = group.slots.len();
         match self.plan(&mut group) {
             Ok(plan) => {
-                self.settle();
+                self.settle_down_to(WRITING_COUNT_MAX - 1);
                 self.writer.write(Work { writes: plan.writes, answers, jobs });
-                self.writing = Some(group);
+                self.writing.push_back(group);
             }
             Err(error) => {
                 for answer in answers {
@@ -63,6 +65,7 @@ impl Committer {
             }
         }
         drop(slots);
+        plan.writes.counts = std::mem::take(&mut plan.moves).sum();
         self.plan_audit(&mut plan.writes.batch, changes, group)?;
         self.plan_claims(&mut plan);
         self.plan_pointers(&mut plan, group)?;
@@ -79,8 +82,9 @@ impl Committer {
             self.ready_ledger(day)?;
         }
         plan.writes.schedules_changed = group.plans.changed();
-        let kept = (&mut self.known, &mut self.holding);
+        let kept = (&mut self.known, &mut self.holding, &mut self.scratch);
         plan.writes.schedules = group.plans.write(&mut plan.writes.batch, kept, group.now, self.next_entry);
+        plan.writes.batch.sort();
         Ok(plan)
     }
 
@@ -88,7 +92,7 @@ impl Committer {
         let shards = self.disk.shared.shards;
         let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
         let with_day = |(state, place): (_, Place)| (state, place.day());
-        plan.writes.counts.moved(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
+        plan.moves.note(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
         let mut is_changed = false;
         if let Some(rest) = slot.rest.take() {
             if let Some((Place::History(day), _)) = &rest {
@@ -107,7 +111,8 @@ impl Committer {
                 );
             }
             let first = plan.writes.batch.0.len();
-            write_move(&mut plan.writes.batch, shards, &slot.key, slot.start.map(|(_, place)| place), rest);
+            let (batch, from) = (&mut plan.writes.batch, slot.start.map(|(_, place)| place));
+            write_move(batch, &mut self.scratch, (shards, &slot.key), from, rest);
             let new = plan.writes.batch.0.iter().skip(first);
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
             plan.writes.armed.extend(armed.map(|write| write.key.clone()));

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use tidewheel_store::Error;
 
-use super::Answer;
+use super::{Answer, WRITING_COUNT_MAX};
 use crate::counters::Changes;
-use crate::kv::{Batch, Durability, Kv, KvError};
+use crate::kv::{Batch, Durability, Kv, KvError, Slice};
 use crate::options::{CommitReport, OnCommit};
 use crate::place::ScheduleKey;
 use crate::schedule_counts::ScheduleDeltas;
@@ -40,7 +40,7 @@ pub(super) struct Writes {
     pub(super) counts: Changes,
     pub(super) published: Published,
     /// New entries in `waiting`.
-    pub(super) armed: Vec<Vec<u8>>,
+    pub(super) armed: Vec<Slice>,
     pub(super) schedules: ScheduleDeltas,
     pub(super) schedules_changed: Vec<ScheduleKey>,
 }
@@ -54,8 +54,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn start(disk: Disk, on_commit: Option<OnCommit>) -> std::io::Result<Self> {
-        let (work, todo) = sync_channel::<Work>(1);
-        let (finished, done) = sync_channel(1);
+        let (work, todo) = sync_channel::<Work>(WRITING_COUNT_MAX);
+        let (finished, done) = sync_channel(WRITING_COUNT_MAX);
         let thread = std::thread::Builder::new().name("tidewheel-write".to_owned()).spawn(move || {
             while let Ok(work) = todo.recv() {
                 disk.carry_out(work, on_commit.as_ref());
@@ -67,7 +67,7 @@ impl Writer {
         Ok(Self { work: Some(work), done, thread: Some(thread) })
     }
 
-    /// Hands over a group; the one before must have been waited for. If the thread is gone, whoever waits for an answer
+    /// Hands over a group; of those before it fewer than [`WRITING_COUNT_MAX`] may not have been waited for. If the thread is gone, whoever waits for an answer
     /// is told by the loss of it.
     pub(super) fn write(&self, work: Work) {
         if let Some(sender) = &self.work {
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// Waits until the group that was handed over is written, or has failed; says whether the thread is still there.
+    /// Waits until the oldest group that was handed over is written, or has failed; says whether the thread is still there.
     pub(super) fn wait(&self) -> bool {
         self.done.recv().is_ok()
     }

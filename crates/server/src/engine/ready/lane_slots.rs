@@ -43,10 +43,20 @@ impl Ready {
         .copied()
     }
 
+    /// The lane of a destination, which is made if there is none. Neighbours mostly share theirs, which then need not be
+    /// looked for by name.
     pub(super) fn lane_of(&mut self, destination: &Destination) -> usize {
-        if let Some(index) = self.known_lane(destination) {
-            return index;
+        if let Some((latest, index)) = &self.latest_lane
+            && latest.is_shared_with(destination)
+        {
+            return *index;
         }
+        let index = self.known_lane(destination).unwrap_or_else(|| self.new_lane(destination));
+        self.latest_lane = Some((destination.clone(), index));
+        index
+    }
+
+    fn new_lane(&mut self, destination: &Destination) -> usize {
         let (is_queue, name): (bool, &str) = match destination {
             Destination::Queue(name) => (true, name),
             Destination::Target(target) => (false, host_of(target)),
@@ -128,6 +138,7 @@ impl Ready {
         });
         // A lane still in the rotation is given up when its turn finds it empty.
         if idle && let Some(slot) = place.take() {
+            self.latest_lane = None;
             if slot.is_queue {
                 self.queues.remove(&slot.name)
             } else {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::lanes::Entry;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Shard, SubShard};
@@ -106,6 +106,8 @@ pub(super) struct Ready {
     queues: FxHashMap<Arc<str>, usize>,
     hosts: FxHashMap<Arc<str>, usize>,
     lanes: Vec<Option<LaneSlot>>,
+    /// The one that was last looked for.
+    latest_lane: Option<(Destination, usize)>,
     free: Vec<usize>,
     /// Lanes that can move, by kind: a push limit that is reached must not hold up the queues.
     active_queues: VecDeque<usize>,
@@ -154,6 +156,7 @@ impl Ready {
             queues: FxHashMap::default(),
             hosts: FxHashMap::default(),
             lanes: Vec::new(),
+            latest_lane: None,
             free: Vec::new(),
             active_queues: VecDeque::new(),
             active_hosts: VecDeque::new(),

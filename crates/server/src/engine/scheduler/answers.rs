@@ -323,14 +323,12 @@ impl Scheduler {
     }
 
     fn hand_back(&self, running: Vec<Arc<Job>>) {
-        for job in running {
-            let token = job.status.token;
-            self.reports.send(Report {
-                tenant: job.tenant.clone(),
-                id: job.id,
-                command: Command::Release { token },
-            });
-        }
+        let release = |job: Arc<Job>| Report {
+            tenant: job.tenant.clone(),
+            id: job.id,
+            command: Command::Release { token: job.status.token },
+        };
+        self.reports.send_all(running.into_iter().map(release).collect());
     }
 
     /// Nothing could be claimed: whoever asked once is told why, a connected worker waits on.

@@ -95,18 +95,52 @@ pub(in crate::engine) enum Message {
     Stop { reply: oneshot::Sender<usize> },
 }
 
+impl Message {
+    /// How many jobs it brings, where that may be many.
+    fn jobs(&self) -> usize {
+        match self {
+            Self::Waiting(jobs) | Self::Reported { jobs, .. } => jobs.len(),
+            Self::Read { page: Ok(page), .. } | Self::Refilled { page: Ok(page), .. } => page.jobs.len(),
+            Self::Claimed { claim, .. } => claim.picks.len(),
+            Self::Changed { .. }
+            | Self::Renewed(_)
+            | Self::Listed(..)
+            | Self::Rechecked(_)
+            | Self::ListingDone { .. }
+            | Self::Read { .. }
+            | Self::Refilled { .. }
+            | Self::Allot(_)
+            | Self::Take { .. }
+            | Self::Retract { .. }
+            | Self::Withdraw { .. }
+            | Self::Worker(..)
+            | Self::Whereabouts { .. }
+            | Self::Gained { .. }
+            | Self::Lost { .. }
+            | Self::Lanes { .. }
+            | Self::Heard(_)
+            | Self::Breakers { .. }
+            | Self::Peer(_)
+            | Self::Drain { .. }
+            | Self::Stop { .. } => 0,
+        }
+    }
+}
+
 /// How long before its start a bucket is opened.
 const OPEN_AHEAD_MS: i64 = 60 * SECOND_MS;
 /// The longest the scheduler sleeps without looking around.
 const NAP_MS_MAX: i64 = 500;
 /// When a failed read is tried again.
 const READ_RETRY_MS: i64 = 200;
-/// How long after the start everything due is read again, checkpoints or not.
+/// How long after a start from checkpoints everything due is read, whatever they say.
 const FIRST_SWEEP_MS: i64 = SECOND_MS;
 /// A clock that is set back by less puts off no schedule by as much as its interval.
 const SET_BACK_MS: i64 = SECOND_MS;
 /// Messages handled between two turns.
 const MESSAGES_MAX: usize = 256;
+/// Jobs in messages that are handled between two turns: the store is to have something to do meanwhile.
+const TURN_JOBS_COUNT: usize = 1_024;
 
 pub(in crate::engine) struct Scheduler {
     shared: Arc<Shared>,
@@ -223,6 +257,10 @@ impl Scheduler {
         }
         self.publish_horizon(now);
         self.next_bucket = frontier.min(Bucket::of(now));
+        if self.next_bucket == Bucket(0) {
+            // Everything is read now: nothing was passed over that the first sweep would find.
+            self.sweep_at_ms = self.shared.clock.monotonic_ms() + self.config.sweep_ms;
+        }
         self.open_buckets(now);
         Ok(())
     }
@@ -238,8 +276,14 @@ impl Scheduler {
                 () = clock.sleep(nap) => {}
             }
             self.ready.look_at_clock(clock.now());
+            let mut jobs = 0;
             for message in messages.drain(..) {
+                jobs += message.jobs();
                 self.hear(message);
+                if jobs >= TURN_JOBS_COUNT {
+                    jobs = 0;
+                    self.turn();
+                }
             }
             self.turn();
         }

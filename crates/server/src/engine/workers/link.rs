@@ -17,6 +17,7 @@ use crate::engine::endings::Ends;
 use crate::engine::leases::Renewal;
 use crate::engine::scheduler::Message;
 use crate::engine::{Engine, Shared, outcomes};
+use crate::metrics::Endings;
 
 /// What a worker's stream calls. Cheap to clone.
 #[derive(Clone)]
@@ -134,13 +135,15 @@ impl WorkerLink {
         };
         self.keep(said.into_iter().zip(&results));
         let mut jobs = Vec::with_capacity(results.len());
+        let mut endings = Endings::default();
         for (result, (ends, renewal)) in results.iter().zip(about) {
             let Ok(applied) = result else { continue };
             if ends.attempt_of(applied) {
-                shared.attempt_ended(&applied.job);
+                shared.attempt_ended(&applied.job, &mut endings);
             }
             jobs.push((Arc::clone(&applied.job), renewal));
         }
+        shared.metrics.ended(&endings);
         self.tell(WorkerMessage::Reported { session: self.session, jobs });
         let others = results.iter().flatten().flat_map(|applied| &applied.others);
         shared.tell_changed(others);
