@@ -154,6 +154,7 @@ impl Kv for FaultyKv {
     }
 
     fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        call(&self.before_read);
         let inner = self.lock();
         if inner.reads_fail {
             return Err(KvError::Io("injected: the read failed".to_owned()));

@@ -184,6 +184,55 @@ async fn what_is_being_written_is_seen_by_whoever_comes_next() {
     assert!(third.await.unwrap().is_err());
 }
 
+/// The same goes for what lies ready behind it, to be written next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_lies_ready_to_be_written_is_seen_by_whoever_comes_next() {
+    let kv = Arc::new(FaultyKv::default());
+    let store = Arc::new(store_on(Arc::clone(&kv)));
+    let (mut dice, now) = (Dice::new(8), Timestamp::from_ms(0));
+    let (began, is_begun) = std::sync::mpsc::channel();
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    kv.set_before_commit(Arc::new(move || {
+        began.send(()).ok();
+        // Once opened, it stays open.
+        gate.lock().unwrap().recv().ok();
+    }));
+    let (read, is_read) = std::sync::mpsc::channel();
+    kv.set_before_read(Arc::new(move || {
+        read.send(()).ok();
+    }));
+    let mut some = || [0; 4].map(|_| Submission { key: None, fresh: false, ..submission(&mut dice) });
+    let submit = |some: &[Submission; 4]| {
+        let (store, some) = (Arc::clone(&store), some.to_vec());
+        tokio::spawn(async move { store.submit(now, some, OnConflict::KeepOthers).await.unwrap() })
+    };
+    let cancel = |job: &tidewheel_core::job::Job| {
+        let (store, cancel) =
+            (Arc::clone(&store), workload::order(job, tidewheel_core::job::Command::Cancel));
+        tokio::spawn(async move { store.apply(now, None, vec![cancel]).await.unwrap().remove(0) })
+    };
+    let (first, second) = (some(), some());
+    let written = submit(&first);
+    let is_begun = tokio::task::spawn_blocking(move || is_begun.recv().map(|()| is_begun));
+    drop(is_begun.await.unwrap().unwrap());
+    let is_read = tokio::task::spawn_blocking(move || {
+        is_read.try_iter().for_each(drop);
+        is_read
+    });
+    let is_read = is_read.await.unwrap();
+    let ready = submit(&second);
+    // It is judged once it has been looked for on disk.
+    let is_read = tokio::task::spawn_blocking(move || is_read.recv().map(|()| is_read));
+    drop(is_read.await.unwrap().unwrap());
+    let cancelled = [&second[0], &first[0]].map(|there| cancel(&there.job));
+    drop(open);
+    assert_eq!((written.await.unwrap().len(), ready.await.unwrap().len()), (4, 4));
+    for cancelled in cancelled {
+        assert!(cancelled.await.unwrap().unwrap().changed, "it was there to be cancelled");
+    }
+}
+
 /// What is judged while something is being written that then fails is not written either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failed_sync_takes_along_what_was_judged_meanwhile() {
