@@ -4,6 +4,7 @@
 
 mod workload;
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -138,6 +139,19 @@ async fn a_failed_sync_ends_all_writing_until_the_disk_is_read_again() {
     }
 }
 
+/// Holds commits up until the second of the two is dropped; the first is told of each that begins.
+fn hold_commits(kv: &FaultyKv) -> (Receiver<()>, Sender<()>) {
+    let (began, is_begun) = channel();
+    let (open, gate) = channel();
+    let gate = Mutex::new(gate);
+    kv.set_before_commit(Arc::new(move || {
+        began.send(()).ok();
+        // Once opened, it stays open.
+        gate.lock().unwrap().recv().ok();
+    }));
+    (is_begun, open)
+}
+
 /// Whoever asks for a job that is being written waits for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_being_written_is_seen_by_whoever_comes_next() {
@@ -147,14 +161,7 @@ async fn what_is_being_written_is_seen_by_whoever_comes_next() {
     let [there, unknown] = [0; 2].map(|_| Submission { key: None, ..submission(&mut dice) });
     store.submit(now, vec![there.clone()], OnConflict::KeepOthers).await.unwrap();
 
-    let (began, is_begun) = std::sync::mpsc::channel();
-    let (open, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Mutex::new(gate);
-    kv.set_before_commit(Arc::new(move || {
-        began.send(()).ok();
-        // Once opened, it stays open.
-        gate.lock().unwrap().recv().ok();
-    }));
+    let (is_begun, open) = hold_commits(&kv);
     let obey = |job: &tidewheel_core::job::Job| {
         let (store, cancel) =
             (Arc::clone(&store), workload::order(job, tidewheel_core::job::Command::Cancel));
@@ -165,7 +172,7 @@ async fn what_is_being_written_is_seen_by_whoever_comes_next() {
     drop(is_begun.await.unwrap().unwrap());
 
     // Were the second judged by what is on disk, the third would be heard next, and read.
-    let (read, is_read) = std::sync::mpsc::channel();
+    let (read, is_read) = channel();
     let wanted = Arc::new(Mutex::new(2));
     kv.set_before_read(Arc::new(move || {
         let mut left = wanted.lock().unwrap();
@@ -190,15 +197,8 @@ async fn what_lies_ready_to_be_written_is_seen_by_whoever_comes_next() {
     let kv = Arc::new(FaultyKv::default());
     let store = Arc::new(store_on(Arc::clone(&kv)));
     let (mut dice, now) = (Dice::new(8), Timestamp::from_ms(0));
-    let (began, is_begun) = std::sync::mpsc::channel();
-    let (open, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Mutex::new(gate);
-    kv.set_before_commit(Arc::new(move || {
-        began.send(()).ok();
-        // Once opened, it stays open.
-        gate.lock().unwrap().recv().ok();
-    }));
-    let (read, is_read) = std::sync::mpsc::channel();
+    let (is_begun, open) = hold_commits(&kv);
+    let (read, is_read) = channel();
     kv.set_before_read(Arc::new(move || {
         read.send(()).ok();
     }));
