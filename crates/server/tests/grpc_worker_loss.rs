@@ -10,10 +10,13 @@ use std::collections::BTreeSet;
 use grpc_harness::{Server, Worker, attempt, code, end, patient, released, subscribe, succeeded};
 use serde_json::json;
 use tidewheel_api::proto::v1::{
-    Heartbeats, LeasedJob, Outcomes, Resume, Subscribe, server_message, worker_message,
+    Heartbeat, Heartbeats, LeasedJob, Outcomes, Resume, Subscribe, server_message, worker_message,
 };
+use tidewheel_core::job::Command;
+use tidewheel_core::names::Tenant;
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::ServeLimits;
+use tidewheel_store::Order;
 use tonic::Code;
 
 fn resuming(worker: &Worker, holding: &[&LeasedJob], credits: u32) -> Subscribe {
@@ -44,6 +47,23 @@ async fn jobs_of_a_worker_that_went_away_return_and_count() {
         (&json!("lost"), &json!("succeeded"))
     );
     assert!(attempts["items"][0]["detail"].as_str().unwrap().contains("worker"), "{attempts}");
+}
+
+/// As when another node ends an attempt and the news of it is lost.
+#[tokio::test]
+async fn an_attempt_that_is_over_leaves_its_workers_hands_when_that_is_refused_for_it() {
+    let server = Server::start(patient()).await;
+    let mut worker = server.worker(subscribe("q", 1)).await;
+    server.submit("q", 1).await;
+    let job = worker.job().await;
+    server.workers_until(|workers| workers[0]["in_flight"] == 1).await;
+    let engine = &server.api.engine;
+    let cancel =
+        Order { tenant: Tenant::default(), id: job.id.parse().unwrap(), command: Command::Cancel, key: None };
+    engine.store().apply(engine.clock().now(), None, vec![cancel]).await.unwrap().remove(0).unwrap();
+    let beat = Heartbeat { id: job.id.clone(), token: job.token, ..Heartbeat::default() };
+    worker.say(worker_message::Message::Heartbeats(Heartbeats { jobs: vec![beat] })).await;
+    server.workers_until(|workers| workers[0]["in_flight"] == 0).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Ending, Job, Token};
 use tidewheel_core::limits::{WORKER_JOBS_BYTES_MAX, WORKERS_COUNT_MAX};
+use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Order;
 
@@ -61,7 +62,8 @@ impl Scheduler {
                 }
             }
             WorkerMessage::HandsBack { session } => self.release_unstarted(session),
-            WorkerMessage::Reported { session, jobs } => {
+            WorkerMessage::Reported { session, jobs, refused } => {
+                self.recheck(self.stale(session, refused));
                 let ended =
                     jobs.iter().filter(|(job, renewal)| renewal.is_none() && job.status.running.is_none());
                 self.ready.own_moved(ended.clone().next().map(|(job, _)| &**job), ended.count());
@@ -256,6 +258,16 @@ impl Scheduler {
         if let Some(subscriber) = self.workers.get(id).and_then(|session| session.subscriber) {
             self.ready.set_lags(subscriber, false);
         }
+    }
+
+    /// Of attempts of which nothing more is taken from a worker, those it is still thought to have: the news of their end, at
+    /// another node, did not come through.
+    fn stale(&self, session: SessionId, refused: Vec<(JobId, Token)>) -> Vec<(Tenant, JobId)> {
+        let holding = |(id, token): (JobId, Token)| {
+            let held = self.workers.holding(&id)?;
+            (held.session == session && held.token == token).then(|| (held.tenant.clone(), id))
+        };
+        refused.into_iter().filter_map(holding).collect()
     }
 
     /// A job is no longer in its worker's hands.

@@ -119,8 +119,11 @@ impl WorkerLink {
     /// When the store fails; saying the same again is safe.
     pub async fn report(&self, orders: Vec<Order>) -> Result<Vec<Result<Applied, Refusal>>, Error> {
         let shared = &self.shared;
-        let about: Vec<_> =
-            orders.iter().map(|order| (Ends::of(&order.command), Renewal::of(&order.command))).collect();
+        let about = |order: &Order| {
+            let attempt = order.command.token().map(|token| (order.id, token));
+            (Ends::of(&order.command), Renewal::of(&order.command), attempt)
+        };
+        let about: Vec<_> = orders.iter().map(about).collect();
         let is_spread = shared.store.databases().len() > 1;
         let said = if is_spread { orders.clone() } else { Vec::new() };
         let results = match shared.store.apply(shared.clock.now(), None, orders).await {
@@ -134,17 +137,22 @@ impl WorkerLink {
             })?,
         };
         self.keep(said.into_iter().zip(&results));
-        let mut jobs = Vec::with_capacity(results.len());
+        let (mut jobs, mut refused) = (Vec::with_capacity(results.len()), Vec::new());
         let mut endings = Endings::default();
-        for (result, (ends, renewal)) in results.iter().zip(about) {
-            let Ok(applied) = result else { continue };
-            if ends.attempt_of(applied) {
-                shared.attempt_ended(&applied.job, &mut endings);
+        for (result, (ends, renewal, attempt)) in results.iter().zip(about) {
+            match result {
+                Ok(applied) => {
+                    if ends.attempt_of(applied) {
+                        shared.attempt_ended(&applied.job, &mut endings);
+                    }
+                    jobs.push((Arc::clone(&applied.job), renewal));
+                }
+                Err(Refusal::Away | Refusal::Unreadable) => {}
+                Err(_) => refused.extend(attempt),
             }
-            jobs.push((Arc::clone(&applied.job), renewal));
         }
         shared.metrics.ended(&endings);
-        self.tell(WorkerMessage::Reported { session: self.session, jobs });
+        self.tell(WorkerMessage::Reported { session: self.session, jobs, refused });
         let others = results.iter().flatten().flat_map(|applied| &applied.others);
         shared.tell_changed(others);
         Ok(results)

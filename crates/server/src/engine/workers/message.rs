@@ -134,8 +134,8 @@ pub(in crate::engine) enum WorkerMessage {
     Drain { session: SessionId },
     /// It starts nothing more.
     HandsBack { session: SessionId },
-    /// It reported of jobs, which are now so.
-    Reported { session: SessionId, jobs: Vec<(Arc<Job>, Option<Renewal>)> },
+    /// It reported of jobs, which are now so. What it said of these attempts was refused.
+    Reported { session: SessionId, jobs: Vec<(Arc<Job>, Option<Renewal>)>, refused: Vec<(JobId, Token)> },
     /// Its stream is gone. These jobs were never sent.
     Disconnected { session: SessionId, stream: u64, unsent: Vec<(JobId, Token)> },
     /// Somebody asks who is connected that works for a tenant.
