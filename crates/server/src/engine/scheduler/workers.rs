@@ -217,6 +217,8 @@ impl Scheduler {
         let mut left = Vec::new();
         for batch in in_messages(running) {
             for job in &batch {
+                // Whoever still has an attempt before this one was not heard of since.
+                self.call_off_older(job);
                 self.workers.hold(id, job, Some(monotonic_ms));
             }
             let Some(session) = self.workers.get(id) else { return batch };
