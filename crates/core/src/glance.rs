@@ -13,6 +13,11 @@ use crate::job::Job;
 /// So few that all of it is still at hand in the end.
 pub const HANDFUL: usize = 64;
 
+/// What a processor fetches at once.
+const CACHE_LINE_BYTES: usize = 64;
+/// Of a payload.
+const PAYLOAD_LINES: usize = 4;
+
 /// Looks. What is seen does not matter.
 #[inline]
 pub fn over(looks: impl Iterator<Item = bool>) {
@@ -37,14 +42,31 @@ pub fn each<T>(things: Vec<T>, look: impl Fn(&T) -> bool) -> impl Iterator<Item 
 #[inline]
 #[must_use]
 pub fn job(job: &Arc<Job>) -> bool {
-    let (status, spec) = (&job.status, &job.spec);
+    let spec = &job.spec;
+    status(job) ^ (Arc::strong_count(spec) > 1) ^ spec.payload.is_empty() ^ (spec.created_at.as_ms() > 0)
+}
+
+/// A look at what has become of a job, and at nothing of what it asks for.
+#[inline]
+#[must_use]
+pub fn status(job: &Arc<Job>) -> bool {
+    let status = &job.status;
     (Arc::strong_count(job) > 1)
         ^ (status.attempt > 0)
         ^ status.attempts.is_empty()
         ^ status.finished_at.is_some()
-        ^ (Arc::strong_count(spec) > 1)
-        ^ spec.payload.is_empty()
-        ^ (spec.created_at.as_ms() > 0)
+}
+
+/// A look at the payload of a job that was looked at, as far as a few hundred bytes go: what is longer comes by itself.
+#[inline]
+#[must_use]
+pub fn payload(job: &Arc<Job>) -> bool {
+    job.spec
+        .payload
+        .iter()
+        .step_by(CACHE_LINE_BYTES)
+        .take(PAYLOAD_LINES)
+        .fold(false, |seen, byte| seen ^ (*byte > 0))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tidewheel_core::glance;
 use tidewheel_core::job::Job;
 
-use crate::place::ScheduleKey;
+use crate::place::{ScheduleKey, ScheduleTag};
 use crate::schedule_record::Stored;
 
 /// Schedules of one generation, of which there are two.
@@ -29,21 +29,21 @@ struct Inner {
     /// Readers under way, by the version they began at.
     readers: BTreeMap<u64, usize>,
     /// What changed, and when, while somebody reads.
-    changed: FxHashMap<ScheduleKey, u64>,
+    changed: FxHashMap<ScheduleTag, u64>,
     /// What changed up to here is no longer known in detail.
     forgotten_until: u64,
     /// Two generations: when the young one is full, it becomes the old one, and what nobody asked for is forgotten.
-    young: FxHashMap<ScheduleKey, Stored>,
+    young: FxHashMap<ScheduleTag, Stored>,
     /// What was put into it; what was taken out counts, too.
     young_bytes: usize,
-    old: FxHashMap<ScheduleKey, Stored>,
+    old: FxHashMap<ScheduleTag, Stored>,
 }
 
 impl Inner {
     /// Takes it out of both: what the old one has may be older.
-    fn take(&mut self, key: &ScheduleKey) -> Option<Stored> {
-        let old = if self.old.is_empty() { None } else { self.old.remove(key) };
-        self.young.remove(key).or(old)
+    fn take(&mut self, tag: ScheduleTag) -> Option<Stored> {
+        let old = if self.old.is_empty() { None } else { self.old.remove(&tag) };
+        self.young.remove(&tag).or(old)
     }
 }
 
@@ -69,17 +69,17 @@ impl Ahead {
     }
 
     /// Notes that these schedules have been committed anew.
-    pub(crate) fn publish(&self, changed: impl Iterator<Item = ScheduleKey>) {
+    pub(crate) fn publish(&self, changed: impl Iterator<Item = ScheduleTag>) {
         let mut inner = self.lock();
         inner.version += 1;
         let version = inner.version;
         if inner.readers.is_empty() {
             inner.changed.clear();
         }
-        for key in changed {
-            inner.take(&key);
+        for tag in changed {
+            inner.take(tag);
             if !inner.readers.is_empty() {
-                inner.changed.insert(key, version);
+                inner.changed.insert(tag, version);
             }
         }
         if inner.changed.len() > CHANGED_COUNT_MAX {
@@ -95,34 +95,37 @@ impl Ahead {
     /// Those of which nothing was read.
     pub(crate) fn lacking(&self, mut schedules: Vec<ScheduleKey>) -> Vec<ScheduleKey> {
         let inner = self.lock();
-        schedules.retain(|key| !inner.young.contains_key(key) && !inner.old.contains_key(key));
+        schedules.retain(|key| {
+            let tag = key.tag();
+            !inner.young.contains_key(&tag) && !inner.old.contains_key(&tag)
+        });
         schedules
     }
 
     /// Looks at the schedules that these jobs came from.
     pub(crate) fn glance<'j>(&self, jobs: impl Iterator<Item = &'j Arc<Job>>) {
-        let keys: Vec<_> = jobs.filter_map(|job| ScheduleKey::of(job)).collect();
-        if !keys.is_empty() {
+        let mut tags = jobs.filter_map(|job| ScheduleTag::of(job)).peekable();
+        if tags.peek().is_some() {
             let inner = self.lock();
-            glance::over(keys.iter().map(|key| inner.young.get(key).is_some_and(Stored::glance)));
+            glance::over(tags.map(|tag| inner.young.get(&tag).is_some_and(Stored::glance)));
         }
     }
 
     /// Hands over what was read of a schedule.
-    pub(crate) fn take(&self, key: &ScheduleKey) -> Option<Stored> {
-        self.lock().take(key)
+    pub(crate) fn take(&self, tag: ScheduleTag) -> Option<Stored> {
+        self.lock().take(tag)
     }
 }
 
 impl Looking<'_> {
     /// Keeps what was read, except what changed meanwhile.
-    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleKey, Stored)>) {
+    pub(crate) fn keep(&self, found: impl Iterator<Item = (ScheduleTag, Stored)>) {
         let mut inner = self.ahead.lock();
         if self.version < inner.forgotten_until {
             return;
         }
-        for (key, stored) in found {
-            if inner.changed.get(&key).is_some_and(|changed| *changed > self.version) {
+        for (tag, stored) in found {
+            if inner.changed.get(&tag).is_some_and(|changed| *changed > self.version) {
                 continue;
             }
             if inner.young.len() >= GENERATION_COUNT_MAX || inner.young_bytes >= GENERATION_BYTES_MAX {
@@ -130,7 +133,7 @@ impl Looking<'_> {
                 inner.young_bytes = 0;
             }
             inner.young_bytes += stored.size_bytes();
-            inner.young.insert(key, stored);
+            inner.young.insert(tag, stored);
         }
     }
 }
@@ -158,13 +161,13 @@ mod tests {
     use crate::definition::tests::definition;
     use crate::sheet::Sheet;
 
-    fn stored() -> (ScheduleKey, Stored) {
+    fn stored() -> (ScheduleTag, Stored) {
         let (id, tenant) = (ScheduleId::from_bytes([1; 16]), Tenant::default());
         let new =
             NewSchedule { id, tenant: tenant.clone(), name: None, definition: definition(), paused: true };
         let schedule = create(new, None, Timestamp::from_ms(0)).schedule;
         (
-            ScheduleKey { tenant, id },
+            ScheduleTag::new(&tenant, id),
             Stored { schedule: Arc::new(schedule), first_entry: 0, sheet: Sheet::default() },
         )
     }
@@ -173,29 +176,29 @@ mod tests {
     fn what_changed_since_the_reader_began_is_not_kept() {
         let ahead = Ahead::default();
         let (key, value) = stored();
-        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key.clone(), value.clone())));
-        let change = || ahead.publish(std::iter::once(key.clone()));
+        let keep = |looking: &Looking<'_>| looking.keep(std::iter::once((key, value.clone())));
+        let change = || ahead.publish(std::iter::once(key));
         change();
         let before = ahead.begin();
         keep(&before);
-        assert!(ahead.take(&key).is_some());
-        assert!(ahead.take(&key).is_none(), "handed over");
+        assert!(ahead.take(key).is_some());
+        assert!(ahead.take(key).is_none(), "handed over");
         keep(&before);
         change();
-        assert!(ahead.take(&key).is_none(), "it changed after it was read");
+        assert!(ahead.take(key).is_none(), "it changed after it was read");
         keep(&before);
-        assert!(ahead.take(&key).is_none(), "it changed while it was read");
+        assert!(ahead.take(key).is_none(), "it changed while it was read");
         let after = ahead.begin();
         drop(before);
         ahead.publish(std::iter::empty());
         keep(&after);
-        assert!(ahead.take(&key).is_some());
+        assert!(ahead.take(key).is_some());
         let others = (0..=CHANGED_COUNT_MAX).map(|n| {
             let id = ScheduleId::from_bytes((n as u128).wrapping_mul(u128::MAX / 0x9E37_79B9).to_be_bytes());
-            ScheduleKey { tenant: Tenant::default(), id }
+            ScheduleTag::new(&Tenant::default(), id)
         });
         ahead.publish(others);
         keep(&after);
-        assert!(ahead.take(&key).is_none(), "nobody knows any more whether it changed");
+        assert!(ahead.take(key).is_none(), "nobody knows any more whether it changed");
     }
 }

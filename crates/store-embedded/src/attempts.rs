@@ -7,8 +7,6 @@
 //! leases   natural key of the job → 01 | postcard Lease
 //! ```
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidewheel_core::id::JobId;
@@ -21,14 +19,14 @@ pub(crate) const CLAIMS_PER_RECORD_MAX: usize = 256;
 
 /// An attempt as it was claimed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Claim {
-    tenant: Arc<str>,
+pub(crate) struct Claim<'a> {
+    tenant: &'a str,
     id: [u8; 16],
     /// Tells the job from a later one under the same id.
     created_at: i64,
     pub(crate) attempt: u32,
     token: u64,
-    worker: Arc<str>,
+    worker: &'a str,
     started_at: i64,
     lease_until: i64,
     detached: bool,
@@ -43,17 +41,17 @@ pub(crate) struct Lease {
     progress: Option<Vec<u8>>,
 }
 
-impl Claim {
+impl<'a> Claim<'a> {
     /// The claim of the attempt `job` is running.
-    pub(crate) fn of(job: &Job) -> Option<Self> {
+    pub(crate) fn of(job: &'a Job) -> Option<Self> {
         let running = job.status.running.as_ref()?;
         Some(Self {
-            tenant: job.tenant.shared(),
+            tenant: job.tenant.as_str(),
             id: *job.id.as_bytes(),
             created_at: job.spec.created_at.as_ms(),
             attempt: job.status.attempt,
             token: job.status.token.as_u64(),
-            worker: Arc::clone(&running.worker),
+            worker: &running.worker,
             started_at: running.started_at.as_ms(),
             lease_until: running.lease_until.as_ms(),
             detached: running.detached,
@@ -61,7 +59,7 @@ impl Claim {
     }
 
     pub(crate) fn tenant(&self) -> Option<Tenant> {
-        Tenant::new(&self.tenant).ok()
+        Tenant::new(self.tenant).ok()
     }
 
     pub(crate) fn id(&self) -> JobId {
@@ -79,7 +77,7 @@ impl Claim {
         job.status.attempt = self.attempt;
         job.status.token = Token::from_u64(self.token);
         job.status.running = Some(Running {
-            worker: Arc::clone(&self.worker),
+            worker: self.worker.into(),
             started_at: Timestamp::from_ms(self.started_at),
             lease_until: Timestamp::from_ms(self.lease_until),
             detached: self.detached,

@@ -8,6 +8,7 @@ use tidewheel_core::job::{Destination, Priority, Target};
 use tidewheel_core::limits::{MISFIRE_GRACE_MS_DEFAULT, TIMEOUT_MS_DEFAULT};
 use tidewheel_core::schedule::{Definition, Misfire, MisfirePolicy, Overlap, Rule, Template};
 
+use crate::append::append;
 use crate::record::{METHOD_USUAL, Retry, Unreadable, borrowed, in_one_go, owned};
 use crate::rules::{self, Rules};
 
@@ -67,7 +68,7 @@ pub(crate) fn encode(definition: &Definition, bytes: Vec<u8>) -> Vec<u8> {
         idempotency_key: definition.idempotency_key.as_deref(),
         note: definition.note.as_deref(),
     };
-    postcard::to_extend(&record, bytes).unwrap_or_default()
+    append(&record, bytes)
 }
 
 fn template_of(template: &Template) -> TemplateRecord<'_> {

@@ -287,11 +287,17 @@ fn options(keyspace: Keyspace) -> KeyspaceCreateOptions {
         | Keyspace::Keys(_)
         | Keyspace::Audit(_) => BUFFER_BYTES_OTHER,
     };
+    // What every fire writes anew is seldom worth it before it is merged.
+    let compression = if keyspace == Keyspace::Standings {
+        CompressionPolicy::new([CompressionType::None, CompressionType::Lz4])
+    } else {
+        CompressionPolicy::all(CompressionType::Lz4)
+    };
     KeyspaceCreateOptions::default()
         .manual_journal_persist(true)
         .max_memtable_size(buffer)
         .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
-        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        .data_block_compression_policy(compression)
         .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES)))
 }
 

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`kv`] | the seam to the engine: sorted keyspaces, one durable batch, snapshots |
-//! | `keys`, `record`, `lean`, `attempts` | the bytes on disk |
+//! | `keys`, `record`, `lean`, `attempts`, `append` | the bytes on disk |
 //! | `schedule_record`, `definition`, `rules`, `ledger`, `sheet` | those of schedules |
 //! | `documents` | those of small documents |
 //! | `audit` | those of the audit trail |
@@ -20,6 +20,7 @@
 //! the job there and puts it into the history of the day.
 
 mod ahead;
+mod append;
 mod attempts;
 mod audit;
 mod buffers;

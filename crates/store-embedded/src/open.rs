@@ -14,7 +14,7 @@ use crate::attempts::{Claim, Lease};
 use crate::commit::Trail;
 use crate::kv::{Batch, Day, Direction, Durability, Keyspace, Kv, KvError, Snapshot};
 use crate::options::OpenError;
-use crate::place::{JobKey, JobTag, ScheduleKey};
+use crate::place::{JobKey, JobTag, ScheduleTag};
 use crate::record::Unreadable;
 use crate::shared::Remembered;
 use crate::view::UnderWay;
@@ -43,7 +43,7 @@ pub(crate) struct Found {
     /// Jobs that are tried again at the very instant in their id.
     pub(crate) retrying_at_home: FxHashSet<JobTag>,
     /// Schedules with an occurrence that waits for the end of another.
-    pub(crate) holding: FxHashSet<ScheduleKey>,
+    pub(crate) holding: FxHashSet<ScheduleTag>,
     /// The number of the newest change of a document.
     pub(crate) document_change: u64,
     /// Where the chains of the audit trail end.
@@ -136,7 +136,7 @@ fn read_meta(snapshot: &dyn Snapshot, found: &mut Found) -> Result<(), KvError> 
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::HOLDING], |key, _| {
         let parsed = key.split_first().and_then(|(_, schedule)| keys::parse_schedule(schedule));
         let (tenant, id) = parsed.ok_or(Unreadable::Nonsense("a schedule with a job that waits"))?;
-        found.holding.insert(ScheduleKey { tenant, id });
+        found.holding.insert(ScheduleTag::new(&tenant, id));
         Ok(())
     })?;
     scan_prefix(snapshot, Keyspace::Meta, &[keys::meta::SUB_SHARDS], |key, value| {
@@ -200,14 +200,16 @@ fn read_claims(
     found: &mut Found,
     stale: &mut Batch,
 ) -> Result<(), KvError> {
-    let mut records: Vec<(u64, Vec<Claim>)> = Vec::new();
+    let nonsense = || Unreadable::Nonsense("attempts under way");
+    let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
     scan_prefix(snapshot, Keyspace::Claims, &[], |key, value| {
-        let nonsense = Unreadable::Nonsense("attempts under way");
-        let number = <[u8; 8]>::try_from(key).map(u64::from_be_bytes).map_err(|_| nonsense.clone())?;
-        records.push((number, versioned::decode(value, nonsense)?));
+        let number = <[u8; 8]>::try_from(key).map(u64::from_be_bytes).map_err(|_| nonsense())?;
+        records.push((number, value.to_vec()));
         Ok(())
     })?;
-    for (number, claims) in records {
+    for (number, record) in records {
+        let claims: Vec<Claim<'_>> = versioned::decode(&record, nonsense())
+            .map_err(|unreadable| KvError::Corrupt(unreadable.to_string()))?;
         found.next_claim = number + 1;
         let before = found.running.len();
         for claim in claims {
@@ -228,7 +230,7 @@ fn read_claims(
 fn resume(
     snapshot: &dyn Snapshot,
     shards: u16,
-    claim: &Claim,
+    claim: &Claim<'_>,
     number: u64,
 ) -> Result<Option<UnderWay>, KvError> {
     let Some(tenant) = claim.tenant() else {

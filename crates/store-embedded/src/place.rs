@@ -24,16 +24,41 @@ impl JobKey {
     }
 
     pub(crate) fn tag(&self) -> JobTag {
-        JobTag::new(&self.tenant, self.id)
+        self.lent().tag()
     }
 
     pub(crate) fn natural(&self, shards: u16) -> Vec<u8> {
-        keys::job(shards, &self.tenant, self.id)
+        self.lent().natural(shards)
+    }
+
+    pub(crate) fn lent(&self) -> LentKey<'_> {
+        LentKey { id: self.id, tenant: &self.tenant }
+    }
+}
+
+/// The same, as a part of something else: the count of a tenant's name is not touched for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LentKey<'a> {
+    pub(crate) id: JobId,
+    pub(crate) tenant: &'a Tenant,
+}
+
+impl<'a> LentKey<'a> {
+    pub(crate) fn of(job: &'a Job) -> Self {
+        Self { id: job.id, tenant: &job.tenant }
+    }
+
+    pub(crate) fn tag(self) -> JobTag {
+        JobTag::new(self.tenant, self.id)
+    }
+
+    pub(crate) fn natural(self, shards: u16) -> Vec<u8> {
+        keys::job(shards, self.tenant, self.id)
     }
 
     /// The same, put together in `scratch`.
-    pub(crate) fn natural_slice(&self, shards: u16, scratch: &mut Vec<u8>) -> Slice {
-        keys::job_slice(shards, &self.tenant, self.id, scratch)
+    fn natural_slice(self, shards: u16, scratch: &mut Vec<u8>) -> Slice {
+        keys::job_slice(shards, self.tenant, self.id, scratch)
     }
 }
 
@@ -75,10 +100,33 @@ impl ScheduleKey {
         let id = job.spec.occurrence.as_ref()?.schedule_id;
         Some(Self { tenant: job.tenant.clone(), id })
     }
+
+    pub(crate) fn tag(&self) -> ScheduleTag {
+        ScheduleTag::new(&self.tenant, self.id)
+    }
+}
+
+/// Tells schedules apart in memory; like [`JobTag`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScheduleTag {
+    id: ScheduleId,
+    tenant: u64,
+}
+
+impl ScheduleTag {
+    pub(crate) fn new(tenant: &Tenant, id: ScheduleId) -> Self {
+        Self { id, tenant: tenant.digest() }
+    }
+
+    /// The schedule a job came from.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
+        let id = job.spec.occurrence.as_ref()?.schedule_id;
+        Some(Self::new(&job.tenant, id))
+    }
 }
 
 /// The id is random enough for a hash; equality looks at the tenant too.
-impl Hash for ScheduleKey {
+impl Hash for ScheduleTag {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [a, b, c, d, e, f, g, h, ..] = *self.id.as_bytes();
         state.write_u64(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
@@ -130,9 +178,9 @@ impl Place {
         }
     }
 
-    fn timer(self, key: &JobKey, shards: u16) -> Option<Vec<u8>> {
+    fn timer(self, key: LentKey<'_>, shards: u16) -> Option<Vec<u8>> {
         match self {
-            Self::Parked(at) => Some(keys::timer(shards, &key.tenant, at, key.id)),
+            Self::Parked(at) => Some(keys::timer(shards, key.tenant, at, key.id)),
             Self::Home | Self::Dead | Self::History(_) => None,
         }
     }
@@ -142,7 +190,7 @@ impl Place {
 pub(crate) fn write_move(
     batch: &mut Batch,
     scratch: &mut Vec<u8>,
-    (shards, key): (u16, &JobKey),
+    (shards, key): (u16, LentKey<'_>),
     from: Option<Place>,
     to: Option<(Place, Slice)>,
 ) {

@@ -25,6 +25,7 @@ use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceContext;
 
+use crate::append::append;
 use crate::kv::Slice;
 
 pub(crate) const VERSION: u8 = 1;
@@ -53,9 +54,13 @@ pub(crate) enum Unreadable {
 
 #[derive(Serialize, Deserialize)]
 struct Body<'a> {
-    kind: &'a str,
+    /// Text, as `destination` is: bytes here, because neighbours mostly have the same, which need not be looked at letter by
+    /// letter again.
+    #[serde(serialize_with = "in_one_go")]
+    kind: &'a [u8],
     /// The queue, or the target's URL.
-    destination: &'a str,
+    #[serde(serialize_with = "in_one_go")]
+    destination: &'a [u8],
     created_at: i64,
     #[serde(serialize_with = "in_one_go")]
     payload: &'a [u8],
@@ -156,15 +161,16 @@ fn append_record(mut bytes: Vec<u8>, job: &Job) -> Vec<u8> {
         | if fresh { 0 } else { HAS_STATUS };
     bytes.extend_from_slice(&[VERSION, flags]);
     let created_at = spec.created_at.since_ms(base);
-    bytes = append(bytes, &Body { kind: &spec.kind, destination, created_at, payload: &spec.payload });
+    let (kind, destination) = (spec.kind.as_bytes(), destination.as_bytes());
+    bytes = append(&Body { kind, destination, created_at, payload: &spec.payload }, bytes);
     if let Some(extra) = &extra {
-        bytes = append(bytes, extra);
+        bytes = append(extra, bytes);
     }
     if let Some(trace) = &spec.trace {
-        bytes = append(bytes, &trace_of(trace));
+        bytes = append(&trace_of(trace), bytes);
     }
     if !fresh {
-        bytes = append(bytes, &standing_of(status, base));
+        bytes = append(&standing_of(status, base), bytes);
     }
     bytes
 }
@@ -172,11 +178,6 @@ fn append_record(mut bytes: Vec<u8>, job: &Job) -> Vec<u8> {
 /// Bytes as bytes. Left to itself, a slice is written one element after the other, to the same effect.
 pub(crate) fn in_one_go<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
-}
-
-/// Writing plain structs into memory cannot fail; an empty tail would be refused on reading all the same.
-fn append<T: Serialize>(bytes: Vec<u8>, part: &T) -> Vec<u8> {
-    postcard::to_extend(part, bytes).unwrap_or_default()
 }
 
 /// How many attempts a record knows of, without reading all of it when it knows of none.
@@ -209,15 +210,15 @@ impl<'t> Decoder<'t> {
     pub(crate) fn decode(&mut self, id: JobId, bytes: &[u8]) -> Result<Job, Unreadable> {
         let Parts { body, extra, trace, status, is_push } = read_parts(id.run_at(), bytes)?;
         let kind = match &self.kind {
-            Some(kind) if **kind == *body.kind => Arc::clone(kind),
-            Some(_) | None => Arc::clone(self.kind.insert(body.kind.into())),
+            Some(kind) if *kind.as_bytes() == *body.kind => Arc::clone(kind),
+            Some(_) | None => Arc::clone(self.kind.insert(text(body.kind)?.into())),
         };
         let method = extra.method.unwrap_or(METHOD_USUAL);
         let is_same = match &self.destination {
-            Some(Destination::Queue(name)) => !is_push && **name == *body.destination,
+            Some(Destination::Queue(name)) => !is_push && *name.as_bytes() == *body.destination,
             Some(Destination::Target(target)) => {
                 is_push
-                    && *target.url == *body.destination
+                    && *target.url.as_bytes() == *body.destination
                     && *target.method == *method
                     && target.headers.len() == extra.headers.len()
                     && target
@@ -229,12 +230,11 @@ impl<'t> Decoder<'t> {
             None => false,
         };
         if !is_same {
-            self.destination = Some(read_destination(&body, &extra, method, is_push));
+            self.destination = Some(read_destination(text(body.destination)?, &extra, method, is_push));
         }
         let destination = self.destination.clone().ok_or(Unreadable::Nonsense("its destination"))?;
-        let mut spec = read_spec(&body, extra, id.run_at(), (kind, destination))?;
-        spec.trace = trace.map(Box::new);
-        Ok(Job { id, tenant: self.tenant.clone(), spec: Arc::new(spec), status })
+        let spec = read_spec(&body, extra, (id.run_at(), trace), (kind, destination))?;
+        Ok(Job { id, tenant: self.tenant.clone(), spec, status })
     }
 }
 
@@ -359,25 +359,29 @@ fn read_trace(trace: &Trace<'_>) -> Result<TraceContext, Unreadable> {
         .ok_or(Unreadable::Nonsense("its trace"))
 }
 
-fn read_destination(body: &Body<'_>, extra: &Extra<'_>, method: &str, is_push: bool) -> Destination {
+fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+    std::str::from_utf8(bytes).map_err(|_| Unreadable::Nonsense("its body"))
+}
+
+fn read_destination(destination: &str, extra: &Extra<'_>, method: &str, is_push: bool) -> Destination {
     if is_push {
         Destination::Target(Arc::new(Target {
-            url: body.destination.into(),
+            url: destination.into(),
             method: method.into(),
             headers: owned(&extra.headers),
         }))
     } else {
-        Destination::Queue(body.destination.into())
+        Destination::Queue(destination.into())
     }
 }
 
 fn read_spec(
     body: &Body<'_>,
     extra: Extra<'_>,
-    base: Timestamp,
+    (base, trace): (Timestamp, Option<TraceContext>),
     (kind, destination): (Arc<str>, Destination),
-) -> Result<Spec, Unreadable> {
-    Ok(Spec {
+) -> Result<Arc<Spec>, Unreadable> {
+    Ok(Arc::new(Spec {
         kind,
         payload: Bytes::copy_from_slice(body.payload),
         destination,
@@ -391,9 +395,9 @@ fn read_spec(
         idempotency_key: extra.idempotency_key.map(Into::into),
         labels: owned(&extra.labels),
         occurrence: extra.occurrence.map(|origin| read_origin(&origin, base)).transpose()?,
-        trace: None,
+        trace: trace.map(Box::new),
         created_at: base.plus_ms(body.created_at),
-    })
+    }))
 }
 
 fn read_origin(origin: &Origin<'_>, base: Timestamp) -> Result<Occurrence, Unreadable> {

@@ -20,6 +20,7 @@ use tidewheel_core::schedule::{Definition, LastFire, Next, Schedule, ScheduleId,
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Error;
 
+use crate::append::append;
 use crate::definition::Decoder;
 use crate::kv::{Keyspace, KvError, Slice};
 use crate::record::Unreadable;
@@ -116,7 +117,7 @@ impl Stored {
             updated_at: schedule.updated_at.as_ms(),
         };
         bytes.push(STANDING_VERSION);
-        postcard::to_extend(&(standing, self.sheet.record()), bytes).unwrap_or_default()
+        append(&(standing, self.sheet.record()), bytes)
     }
 
     /// The record in `schedules`.

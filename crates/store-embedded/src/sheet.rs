@@ -23,6 +23,8 @@ use crate::versioned;
 
 /// Lines on a full sheet. The standing is written with every line, so the more, the longer it is.
 const LINE_COUNT_MAX: u8 = 8;
+/// A sheet of lines of four numbers, none of which takes more than ten bytes.
+const SHEET_BYTES_MAX: usize = LINE_COUNT_MAX as usize * 4 * 10;
 /// About what a line takes.
 pub(crate) const LINE_BYTES: usize = 16;
 const NONSENSE: Unreadable = Unreadable::Nonsense("a sheet of a ledger");
@@ -73,18 +75,21 @@ impl Sheet {
     ) -> Result<Option<Full>, NotPlain> {
         let line = plain(id, entry, number).filter(|_| self.until.is_none_or(|until| entry.from > until));
         let line = line.ok_or(NotPlain)?;
-        let mut lines = Vec::with_capacity(self.lines.as_deref().map_or(0, <[u8]>::len) + 2 * LINE_BYTES);
-        lines.extend_from_slice(self.lines.as_deref().unwrap_or_default());
-        let lines = postcard::to_extend(&line, lines).map_err(|_| NotPlain)?;
+        let mut room = [0; SHEET_BYTES_MAX];
+        let before = self.lines.as_deref().unwrap_or_default();
+        let (head, tail) = room.split_at_mut_checked(before.len()).ok_or(NotPlain)?;
+        head.copy_from_slice(before);
+        let length = before.len() + postcard::to_slice(&line, tail).map_err(|_| NotPlain)?.len();
+        let lines = room.get(..length).ok_or(NotPlain)?;
         let (until, count) = (Some(entry.from), self.count.saturating_add(1));
         if count < LINE_COUNT_MAX {
             *self = Self { lines: Some(lines.into()), count, until };
             return Ok(None);
         }
-        let (first, _): (LineRecord, _) = postcard::take_from_bytes(&lines).map_err(|_| NotPlain)?;
+        let (first, _): (LineRecord, _) = postcard::take_from_bytes(lines).map_err(|_| NotPlain)?;
         let first = LedgerCursor { from: Timestamp::from_ms(first.from), number: first.number };
         *self = Self { until, ..Self::default() };
-        Ok(Some(Full { first, record: versioned::encode(&lines.as_slice()) }))
+        Ok(Some(Full { first, record: versioned::encode(&lines) }))
     }
 
     pub(crate) fn record(&self) -> SheetRecord<'_> {

@@ -17,7 +17,7 @@ use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::place::{JobTag, ScheduleKey};
+use crate::place::{JobTag, ScheduleKey, ScheduleTag};
 
 /// Jobs kept after a due read, so that claiming them reads nothing; by [`Job::size_bytes`].
 const RECENT_BYTES_MAX: usize = 48 * 1024 * 1024;
@@ -148,7 +148,8 @@ enum Entry {
 /// A job that was read just now.
 #[derive(Debug)]
 struct Recent {
-    job: Arc<Job>,
+    /// Nothing once the commit thread has it.
+    job: Option<Arc<Job>>,
     generation: u64,
     /// [`Job::size_bytes`], which would have to look all over the job.
     bytes: usize,
@@ -244,12 +245,12 @@ impl View {
     }
 
     /// The jobs of schedules whose first attempt is under way.
-    pub(crate) fn first_attempts(&self) -> FxHashMap<ScheduleKey, Vec<JobId>> {
+    pub(crate) fn first_attempts(&self) -> FxHashMap<ScheduleTag, Vec<JobId>> {
         let inner = self.lock();
         let mut found: FxHashMap<_, Vec<_>> = FxHashMap::default();
         let first = inner.jobs.values().filter_map(|entry| match entry {
             Entry::UnderWay(under_way, None) if under_way.attempt() == 1 => {
-                Some((ScheduleKey::of(&under_way.job)?, under_way.job.id))
+                Some((ScheduleTag::of(&under_way.job)?, under_way.job.id))
             }
             Entry::UnderWay(..) | Entry::Recent(..) => None,
         });
@@ -264,16 +265,21 @@ impl View {
         !self.lock().readers.is_empty()
     }
 
-    /// For the commit thread: calls `found` with what is known of each job without reading from disk.
+    /// For the commit thread: calls `found` with what is known of each job without reading from disk. What was read just
+    /// now is handed over, not shared: to count one more holder of what another thread has made takes longer than to find it.
     pub(crate) fn look_up<T>(&self, jobs: Vec<(JobTag, T)>, mut found: impl FnMut(JobTag, T, Known<'_>)) {
-        let inner = self.lock();
-        for (tag, whose) in glance::each(jobs, |(tag, _)| inner.glance(tag)) {
-            let known = match inner.jobs.get(&tag) {
-                Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way),
-                Some(Entry::Recent(recent)) => Known::Waiting(&recent.job),
-                Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
-            };
-            found(tag, whose, known);
+        let mut inner = self.lock();
+        let mut jobs = jobs.into_iter();
+        while jobs.len() > 0 {
+            glance::over(jobs.as_slice().iter().take(HANDFUL).map(|(tag, _)| inner.glance(tag)));
+            for (tag, whose) in jobs.by_ref().take(HANDFUL) {
+                let known = match inner.jobs.get_mut(&tag) {
+                    Some(Entry::UnderWay(under_way, None)) => Known::UnderWay(under_way),
+                    Some(Entry::Recent(recent)) => recent.job.take().map_or(Known::Nothing, Known::Waiting),
+                    Some(Entry::UnderWay(_, Some(_))) | None => Known::Nothing,
+                };
+                found(tag, whose, known);
+            }
         }
     }
 
@@ -281,7 +287,9 @@ impl View {
     pub(crate) fn schedules_of(&self, tags: impl Iterator<Item = JobTag>) -> Vec<ScheduleKey> {
         let inner = self.lock();
         let schedule_of = |tag: JobTag| {
-            let Some(Entry::Recent(Recent { job, .. })) = inner.jobs.get(&tag) else { return None };
+            let Some(Entry::Recent(Recent { job: Some(job), .. })) = inner.jobs.get(&tag) else {
+                return None;
+            };
             ScheduleKey::of(job)
         };
         tags.filter_map(schedule_of).collect()
@@ -293,7 +301,7 @@ pub(crate) enum Known<'a> {
     /// It is running.
     UnderWay(&'a UnderWay),
     /// It waits, and was read just now.
-    Waiting(&'a Arc<Job>),
+    Waiting(Arc<Job>),
     /// Nothing; look on disk.
     Nothing,
 }
@@ -342,7 +350,7 @@ impl Inner {
     /// A look at a job, if it is known.
     fn glance(&self, tag: &JobTag) -> bool {
         self.jobs.get(tag).is_some_and(|entry| match entry {
-            Entry::Recent(recent) => glance::job(&recent.job),
+            Entry::Recent(recent) => recent.job.as_ref().is_some_and(glance::job),
             Entry::UnderWay(under_way, _) => glance::job(&under_way.job),
         })
     }
@@ -387,7 +395,8 @@ impl Inner {
 
     /// Takes note of a job that was read as waiting, if what was read is fresh. Says whether it waits.
     fn remember(&mut self, tag: JobTag, job: &Arc<Job>, is_fresh: bool) -> bool {
-        let recent = || Recent { job: Arc::clone(job), generation: self.generation, bytes: job.size_bytes() };
+        let (kept, generation) = (|| Some(Arc::clone(job)), self.generation);
+        let recent = || Recent { job: kept(), generation, bytes: job.size_bytes() };
         let bytes = match self.jobs.entry(tag) {
             hash_map::Entry::Vacant(place) => {
                 if !is_fresh {

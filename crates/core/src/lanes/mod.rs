@@ -148,6 +148,15 @@ impl<T> Lane<T> {
         self.pop_matching(now_ms, eligible, |_| true)
     }
 
+    /// Items that are likely to be taken next, about `count` of them: a guess, for whoever wants to have them at hand.
+    pub fn ahead(&self, count: usize) -> impl Iterator<Item = &T> {
+        let tenants = self.rotation.tenants();
+        let of_each = count.div_ceil(tenants.len().max(1));
+        let tenants = tenants.take(count).filter_map(|key| self.tenants.get(key));
+        let lots = tenants.flat_map(|tenant| tenant.lots.iter());
+        lots.flat_map(move |lot| lot.entries.iter().take(of_each)).map(|entry| &entry.item)
+    }
+
     /// Takes out every entry of `tenant` whose item matches, most urgent lot first.
     pub fn remove(&mut self, tenant: &str, mut matches: impl FnMut(&T) -> bool) -> Vec<Entry<T>> {
         let mut removed = Vec::new();

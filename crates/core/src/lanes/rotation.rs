@@ -45,9 +45,9 @@ impl Rotation {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn each(&self, see: impl FnMut(TenantKey)) {
-        self.ring.iter().map(|turn| turn.tenant).for_each(see);
+    /// The tenants in the order of their turns.
+    pub(super) fn tenants(&self) -> impl ExactSizeIterator<Item = TenantKey> {
+        self.ring.iter().map(|turn| turn.tenant)
     }
 
     /// The tenant to serve, already charged for its entry. `claim` may be asked several times of one tenant and
@@ -66,11 +66,13 @@ impl Rotation {
 
     /// Goes round once, until somebody can pay. Those that may not be served end up in `passed_over`.
     fn pass(&mut self, claim: &mut impl FnMut(TenantKey) -> Option<Claim>) -> Option<TenantKey> {
+        // What the only tenant has said: it has the next turn as well.
+        let mut said = None;
         // One more than there are tenants: the front may be at the end of a turn begun earlier.
         for _ in 0..=self.ring.len() {
             let mut turn = self.ring.pop_front()?;
             let tenant = turn.tenant;
-            let Some(Claim { cost, quantum }) = claim(tenant) else {
+            let Some(Claim { cost, quantum }) = said.take().or_else(|| claim(tenant)) else {
                 self.passed_over.push(turn);
                 continue;
             };
@@ -84,6 +86,7 @@ impl Rotation {
                 return Some(tenant);
             }
             turn.granted = false;
+            said = self.ring.is_empty().then_some(Claim { cost, quantum });
             self.ring.push_back(turn);
         }
         None

@@ -44,6 +44,13 @@ impl Shares {
         earliest.map(|(priority, _)| priority)
     }
 
+    /// What `next` does where no other priority has anything to serve.
+    pub(super) fn only(&mut self, priority: Priority) {
+        let finish = self.finish[priority].unwrap_or(self.clock + stride(priority));
+        self.finish = PerPriority::default();
+        self.finish[priority] = Some(finish);
+    }
+
     /// Takes the turn of a priority that `next` named.
     pub(super) fn served(&mut self, priority: Priority) {
         let Some(finish) = self.finish[priority] else { return };
@@ -123,6 +130,21 @@ mod tests {
             }
         }
         assert_eq!(criticals, 600);
+    }
+
+    #[test]
+    fn one_that_is_alone_stands_as_if_all_had_been_asked() {
+        let mut shares = [Shares::default(), Shares::default()];
+        for priority in [Low, Normal, Normal, Critical, High, Low, Low, Critical] {
+            let [asked, alone] = &mut shares;
+            for shares in [&mut *asked, &mut *alone] {
+                let busy = serve(shares, &[High, Low, priority], 3);
+                assert_eq!(busy.len(), 3);
+            }
+            assert_eq!(asked.next(|other| ready_if(other == priority)), Some(priority));
+            alone.only(priority);
+            assert_eq!(format!("{asked:?}"), format!("{alone:?}"));
+        }
     }
 
     #[test]

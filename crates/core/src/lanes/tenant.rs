@@ -54,6 +54,13 @@ impl<T> Tenant<T> {
         self.lots.iter().all(|lot| lot.len() == 0)
     }
 
+    /// The priority of all that waits and need not run alone, if it is one.
+    fn only_lot(&self) -> Option<Priority> {
+        let mut waiting =
+            Priority::ALL.into_iter().filter(|priority| !self.lots[*priority].entries.is_empty());
+        waiting.next().filter(|_| waiting.next().is_none())
+    }
+
     /// The entry to serve when the tenant has its turn, without taking it: of the priority whose share is due, the longest
     /// waiting that matches. A lot counts as the priority of its head, raised by the head's age.
     pub(super) fn next(
@@ -62,6 +69,14 @@ impl<T> Tenant<T> {
         now_ms: i64,
         mut matches: impl FnMut(&Entry<T>) -> bool,
     ) -> Option<Found> {
+        if let Some(priority) = self.only_lot() {
+            // As most tenants have most of the time: there is nothing to be shared.
+            let entries = &self.lots[priority].entries;
+            let class = aging.class(priority, entries.front()?.ready_at_ms, now_ms);
+            self.shares.only(class);
+            let (index, entry) = entries.iter().enumerate().find(|(_, entry)| matches(entry))?;
+            return Some(Found { class, priority, index, ready_at_ms: entry.ready_at_ms });
+        }
         let classes = PerPriority::from_fn(|priority| {
             let head = self.lots[priority].entries.front()?;
             Some(aging.class(priority, head.ready_at_ms, now_ms))

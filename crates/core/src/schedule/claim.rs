@@ -18,9 +18,9 @@ pub struct Decision {
     /// What becomes of the occurrence.
     pub verdict: Verdict,
     /// The schedule is now this.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// The occurrence to wait for from now on, to be stored.
-    pub next: Option<Job>,
+    pub next: Option<Arc<Job>>,
     /// Earlier runs to cancel.
     pub cancel: Vec<JobId>,
     /// What became of the instants that are decided now, oldest first.
@@ -33,9 +33,9 @@ pub enum Verdict {
     /// It runs, and this is what it asks for.
     Fire(Arc<Spec>),
     /// It has fired but waits for an earlier run: this is the job now, and the claim is refused as not due.
-    Hold(Job),
+    Hold(Arc<Job>),
     /// It ends without having run: this is the job now.
-    Drop(Job),
+    Drop(Arc<Job>),
 }
 
 /// Decides about `job`, which is due and being claimed at `now`. None if the schedule has nothing to say to
@@ -50,10 +50,11 @@ pub fn on_claim(
     now: Timestamp,
 ) -> Option<Decision> {
     if schedule.held == Some(job.id) {
-        return Some(claim_held(schedule.clone(), job, is_unfinished, now));
+        return Some(claim_held(Arc::new(schedule.clone()), job, is_unfinished, now));
     }
     let next = schedule.next.filter(|next| next.job_id == job.id)?;
-    let schedule = schedule.clone();
+    // Made once, and handed on until it is stored.
+    let schedule = Arc::new(schedule.clone());
     let is_late = is_late(&schedule, &next, job, now);
     if is_late && !next.catch_up {
         if next.is_of_old_rule() {
@@ -96,7 +97,7 @@ fn is_late(schedule: &Schedule, next: &Next, job: &Job, now: Timestamp) -> bool 
 }
 
 fn fire(
-    mut schedule: Schedule,
+    mut schedule: Arc<Schedule>,
     job: &Job,
     spec: Arc<Spec>,
     (next, running): (&Next, Vec<JobId>),
@@ -106,32 +107,33 @@ fn fire(
     let catch_up = spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
     let outcome = Outcome::Fired { job_id: job.id, catch_up };
     let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
-    schedule.fired_at(next.fire_at);
+    let of = Arc::make_mut(&mut schedule);
+    of.fired_at(next.fire_at);
 
     let mut cancel = Vec::new();
-    let verdict = if schedule.definition.overlap == Overlap::BufferOne && !running.is_empty() {
-        schedule.held = Some(job.id);
+    let verdict = if of.definition.overlap == Overlap::BufferOne && !running.is_empty() {
+        of.held = Some(job.id);
         Verdict::Hold(held(Job { spec, ..job.clone() }, now))
     } else {
-        cancel = schedule.start(job.id, running);
+        cancel = of.start(job.id, running);
         Verdict::Fire(spec)
     };
-    schedule.decided(next.covers_until);
-    let (passed, next) = schedule.advance(calendar, now);
+    of.decided(next.covers_until);
+    let (passed, next) = of.advance(calendar, now);
     entries.extend(passed);
-    Decision { verdict, schedule, next, cancel, entries }
+    Decision { verdict, schedule, next: next.map(Arc::new), cancel, entries }
 }
 
 /// The misfire policy has no run for this instant.
-fn miss(mut schedule: Schedule, job: &Job, next: &Next, plan: Plan, now: Timestamp) -> Decision {
-    let (entry, planned) = schedule.adopt(plan, now);
+fn miss(mut schedule: Arc<Schedule>, job: &Job, next: &Next, plan: Plan, now: Timestamp) -> Decision {
+    let (entry, planned) = Arc::make_mut(&mut schedule).adopt(plan, now);
     let outcome = entry.as_ref().filter(|entry| entry.covers(next.fire_at)).map(|entry| entry.outcome);
     // No outcome: a calendar was changed, and the instant is none of the schedule's any more.
     let reason = outcome.map_or_else(|| "no longer an instant of its schedule".to_owned(), |o| o.to_string());
     Decision {
         verdict: Verdict::Drop(skipped(job, &reason, now)),
         schedule,
-        next: planned,
+        next: planned.map(Arc::new),
         cancel: Vec::new(),
         entries: entry.into_iter().collect(),
     }
@@ -139,7 +141,7 @@ fn miss(mut schedule: Schedule, job: &Job, next: &Next, plan: Plan, now: Timesta
 
 /// This instant is skipped, and the chain goes on behind it.
 fn pass_over(
-    mut schedule: Schedule,
+    mut schedule: Arc<Schedule>,
     job: &Job,
     next: &Next,
     reason: Reason,
@@ -149,14 +151,15 @@ fn pass_over(
     let outcome = Outcome::Skipped(reason);
     let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
     let verdict = Verdict::Drop(skipped(job, &outcome.to_string(), now));
-    schedule.decided(next.covers_until);
-    let (passed, planned) = schedule.advance(calendar, now);
+    let of = Arc::make_mut(&mut schedule);
+    of.decided(next.covers_until);
+    let (passed, planned) = of.advance(calendar, now);
     entries.extend(passed);
-    Decision { verdict, schedule, next: planned, cancel: Vec::new(), entries }
+    Decision { verdict, schedule, next: planned.map(Arc::new), cancel: Vec::new(), entries }
 }
 
 fn claim_held(
-    mut schedule: Schedule,
+    mut schedule: Arc<Schedule>,
     job: &Job,
     is_unfinished: &dyn Fn(JobId) -> bool,
     now: Timestamp,
@@ -170,8 +173,9 @@ fn claim_held(
     let verdict = if waits {
         Verdict::Hold(held(job.clone(), now))
     } else {
-        schedule.held = None;
-        cancel = schedule.start(job.id, running);
+        let of = Arc::make_mut(&mut schedule);
+        of.held = None;
+        cancel = of.start(job.id, running);
         Verdict::Fire(Arc::clone(&job.spec))
     };
     Decision { verdict, schedule, next: None, cancel, entries: Vec::new() }
@@ -188,17 +192,17 @@ fn running(schedule: &Schedule, is_unfinished: &dyn Fn(JobId) -> bool) -> Vec<Jo
 }
 
 /// The job as one that waits for an earlier run.
-fn held(mut job: Job, now: Timestamp) -> Job {
+fn held(mut job: Job, now: Timestamp) -> Arc<Job> {
     job.status.due_at = now.plus_ms(HELD_RECHECK_MS);
-    job
+    Arc::new(job)
 }
 
-fn skipped(job: &Job, reason: &str, now: Timestamp) -> Job {
+fn skipped(job: &Job, reason: &str, now: Timestamp) -> Arc<Job> {
     let mut job = job.clone();
     job.status.state = State::Skipped;
     job.status.finished_at = Some(now);
     job.status.reason = Some(reason.into());
-    job
+    Arc::new(job)
 }
 
 impl Schedule {
@@ -213,10 +217,11 @@ impl Schedule {
     /// Remembers a job beside others that may not be over.
     pub(super) fn remember(&mut self, job_id: JobId, mut beside: Vec<JobId>) {
         beside.retain(|id| *id != job_id);
-        beside.push(job_id);
-        let surplus = beside.len().saturating_sub(SCHEDULE_ACTIVE_COUNT_MAX);
-        beside.drain(..surplus);
-        self.active = beside;
+        let surplus = (beside.len() + 1).saturating_sub(SCHEDULE_ACTIVE_COUNT_MAX);
+        // In the room it has: most schedules remember one job, and another at every fire.
+        self.active.clear();
+        self.active.reserve_exact(beside.len() + 1 - surplus);
+        self.active.extend(beside.into_iter().chain([job_id]).skip(surplus));
     }
 }
 

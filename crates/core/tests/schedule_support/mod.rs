@@ -148,10 +148,10 @@ impl World {
             return self.start(job);
         };
         let before = self.schedule.next.map(|next| next.fire_at);
-        self.schedule = decision.schedule;
+        self.schedule = Arc::unwrap_or_clone(decision.schedule);
         if let Some(next) = decision.next {
             assert!(next.spec.occurrence.as_ref().map(|o| o.fire_at) > before, "instants only rise");
-            self.waiting.insert(next.id, next);
+            self.waiting.insert(next.id, Arc::unwrap_or_clone(next));
         }
         self.ledger.extend(decision.entries);
         for id in decision.cancel {
@@ -162,7 +162,7 @@ impl World {
             Verdict::Fire(spec) => self.start(&Job { spec, ..job.clone() }),
             Verdict::Hold(job) => {
                 assert!(job.status.due_at > self.now);
-                self.waiting.insert(job.id, job);
+                self.waiting.insert(job.id, Arc::unwrap_or_clone(job));
             }
             Verdict::Drop(job) => {
                 assert_eq!(job.status.state, job::State::Skipped);

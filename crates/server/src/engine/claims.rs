@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidewheel_core::glance;
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::job::{Command, Job, Rejection, State, Token};
 use tidewheel_store::{Applied, Error, Order, Refusal};
 
@@ -75,7 +75,8 @@ pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
     // The same for every try, so that a try that took effect is known again. One whose shard was lost is refused.
     let territory = &shared.territory;
     let epoch_of = |job: &Arc<Job>| territory.epoch_of(territory.shard_of(&job.tenant, job.id)).unwrap_or(0);
-    let epochs: Vec<u64> = claim.picks.iter().map(epoch_of).collect();
+    let handfuls = claim.picks.chunks(HANDFUL).inspect(|picks| glance::over(picks.iter().map(glance::job)));
+    let epochs: Vec<u64> = handfuls.flatten().map(epoch_of).collect();
     let fence = epochs.first().copied().filter(|_| !shared.territory.is_shared());
     let granted = loop {
         let orders = orders(&epochs, &claim);

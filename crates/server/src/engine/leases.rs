@@ -3,8 +3,8 @@
 //! wall time, tells one lease of an attempt from the next; its length is read off it only where nothing better is
 //! known: after a restart.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod ends;
+
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -14,6 +14,8 @@ use tidewheel_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::trace::TraceId;
+
+use self::ends::Ends;
 
 #[derive(Debug, Clone)]
 struct Lease {
@@ -74,15 +76,11 @@ pub(super) struct Over {
     pub(super) trace_id: Option<TraceId>,
 }
 
-/// Outdated ends that are not worth clearing away.
-const ENDS_SLACK: usize = 4_096;
-
 /// All leases of attempts under way.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     leases: FxHashMap<JobId, Lease>,
-    /// May hold outdated ends; the map has the last word.
-    ends: BinaryHeap<Reverse<(i64, JobId)>>,
+    ends: Ends,
 }
 
 impl Leases {
@@ -100,15 +98,12 @@ impl Leases {
     /// meanwhile. Says whether it is new; one that is known already is left as it is.
     pub(super) fn hold_new(&mut self, job: &Job, monotonic_ms: i64) -> bool {
         let Some(running) = &job.status.running else { return true };
-        let lease_ms = running.lease_until.since_ms(running.started_at).max(0);
-        let before = self.note(job, monotonic_ms.saturating_add(lease_ms), false);
-        match before.filter(|before| before.token == job.status.token) {
-            Some(before) => {
-                self.leases.insert(job.id, before);
-                false
-            }
-            None => true,
+        if self.token(&job.id) == Some(job.status.token) {
+            return false;
         }
+        let lease_ms = running.lease_until.since_ms(running.started_at).max(0);
+        self.note(job, monotonic_ms.saturating_add(lease_ms), false);
+        true
     }
 
     /// Notes another lease of a running attempt.
@@ -125,8 +120,8 @@ impl Leases {
         }
     }
 
-    fn note(&mut self, job: &Job, ends_ms: i64, is_estimate: bool) -> Option<Lease> {
-        let running = job.status.running.as_ref()?;
+    fn note(&mut self, job: &Job, ends_ms: i64, is_estimate: bool) {
+        let Some(running) = &job.status.running else { return };
         let lease = Lease {
             tenant: job.tenant.clone(),
             queue: match &job.spec.destination {
@@ -139,21 +134,19 @@ impl Leases {
             trace_id: job.spec.trace.as_ref().map(|trace| trace.trace_id),
             is_estimate,
         };
-        self.ends.push(Reverse((ends_ms, job.id)));
-        self.leases.insert(job.id, lease)
+        self.ends.add(ends_ms, job.id);
+        if let Some(before) = self.leases.insert(job.id, lease) {
+            self.ends.remove(before.ends_ms);
+        }
     }
 
     /// Forgets a lease; says whether there was one.
     pub(super) fn release(&mut self, id: &JobId) -> bool {
-        let held = self.leases.remove(id).is_some();
-        // Ends of released leases would otherwise pile up until they pass.
-        if self.ends.len() > 2 * self.leases.len() + ENDS_SLACK {
-            let leases = &self.leases;
-            self.ends.retain(|Reverse((ends_ms, id))| {
-                leases.get(id).is_some_and(|lease| lease.ends_ms == *ends_ms)
-            });
-        }
-        held
+        let Some(lease) = self.leases.remove(id) else { return false };
+        self.ends.remove(lease.ends_ms);
+        let leases = &self.leases;
+        self.ends.tidy(leases.len(), |id| leases.get(id).map(|lease| lease.ends_ms));
+        true
     }
 
     /// A look at a job's lease.
@@ -168,30 +161,29 @@ impl Leases {
 
     /// Takes out what has run out.
     pub(super) fn over(&mut self, monotonic_ms: i64) -> Vec<Over> {
-        let mut over = Vec::new();
-        while let Some(Reverse((ends_ms, id))) = self.ends.peek().copied() {
-            if ends_ms > monotonic_ms {
-                break;
-            }
-            self.ends.pop();
-            if self.leases.get(&id).is_some_and(|lease| lease.ends_ms <= monotonic_ms)
-                && let Some(lease) = self.leases.remove(&id)
-            {
-                over.push(Over {
-                    tenant: lease.tenant,
-                    id,
-                    token: lease.token,
-                    lease_until: lease.lease_until,
-                    trace_id: lease.trace_id,
-                });
-            }
+        if self.next_end_ms().is_none_or(|next_ms| next_ms > monotonic_ms) {
+            return Vec::new();
+        }
+        let leases = &self.leases;
+        let ended = self.ends.over(monotonic_ms, |id| leases.get(id).map(|lease| lease.ends_ms));
+        let mut over = Vec::with_capacity(ended.len());
+        for id in ended {
+            let Some(lease) = self.leases.remove(&id) else { continue };
+            self.ends.remove(lease.ends_ms);
+            over.push(Over {
+                tenant: lease.tenant,
+                id,
+                token: lease.token,
+                lease_until: lease.lease_until,
+                trace_id: lease.trace_id,
+            });
         }
         over
     }
 
     /// When the next one may run out.
     pub(super) fn next_end_ms(&self) -> Option<i64> {
-        self.ends.peek().map(|Reverse((ends_ms, _))| *ends_ms)
+        self.ends.next_ms()
     }
 
     /// The attempts under way: whose, which, and from which queue.

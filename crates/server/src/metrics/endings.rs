@@ -23,8 +23,10 @@ pub(crate) struct Endings {
 impl Endings {
     /// Notes how the last attempt of a job ended, if none is under way.
     pub(crate) fn note(&mut self, job: &Job) {
-        let last = job.status.attempts.last().filter(|_| job.status.running.is_none());
-        let Some(ending) = last.map(|attempt| attempt.ending) else { return };
+        let last = || job.status.attempts.last().filter(|_| job.status.running.is_none());
+        // Most do, and then no attempt need be fetched to know it.
+        let has_succeeded = (job.status.state == State::Succeeded).then_some(Ending::Succeeded);
+        let Some(ending) = has_succeeded.or_else(|| last().map(|attempt| attempt.ending)) else { return };
         if let Some(count) = self.by_ending.get_mut(ending as usize) {
             *count += 1;
         }

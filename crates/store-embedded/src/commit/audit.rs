@@ -64,9 +64,12 @@ pub(super) fn note_change(changes: &mut Packed, shards: u16, slot: &Slot) {
     let attempt = slot.job.as_ref().map(|job| job.status.attempt);
     let before = slot.attempt.map(|(attempt, ..)| attempt);
     let is_other_attempt = before.is_some() && attempt.is_some() && before != attempt;
-    if (from.is_some() || to.is_some()) && (from != to || slot.rest.is_some() || is_other_attempt) {
+    if let Some(key) = slot.key()
+        && (from.is_some() || to.is_some())
+        && (from != to || slot.rest.is_some() || is_other_attempt)
+    {
         let attempt = attempt.unwrap_or(0);
-        changes.add(shards, &slot.key.tenant, Step { id: slot.key.id, from, to, attempt });
+        changes.add(shards, key.tenant, Step { id: key.id, from, to, attempt });
     }
 }
 

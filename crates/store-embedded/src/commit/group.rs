@@ -12,10 +12,11 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, HeldKey, IdempotencyClaim, KeyUse, NewAct};
 
 use super::documents::DocumentChanges;
+use super::index::Index;
 use super::plans::Plans;
 use super::{Answer, Reply};
 use crate::kv::{Day, Slice};
-use crate::place::{JobKey, JobTag, Place, ScheduleKey};
+use crate::place::{JobKey, JobTag, LentKey, Place, ScheduleTag};
 use crate::view::{UnderWay, View};
 use crate::{lean, record};
 
@@ -64,7 +65,8 @@ impl Pointer {
 
 /// One job in the group.
 pub(super) struct Slot {
-    pub(super) key: JobKey,
+    /// Which one it is, where there is no job to tell it.
+    absent: Option<JobKey>,
     /// Where it stood and lay before the group.
     pub(super) start: Option<(State, Place)>,
     /// Its attempt before the group: number, record in `claims`, whether it has one in `leases`.
@@ -83,8 +85,12 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn absent(key: JobKey) -> Self {
+        Self { absent: Some(key), ..Self::empty() }
+    }
+
+    fn empty() -> Self {
         Self {
-            key,
+            absent: None,
             start: None,
             attempt: None,
             job: None,
@@ -96,17 +102,22 @@ impl Slot {
     }
 
     /// A job as it is, with the attempt that is under way.
-    pub(super) fn stored(key: JobKey, job: Arc<Job>, under_way: Option<&UnderWay>) -> Self {
+    pub(super) fn stored(job: Arc<Job>, under_way: Option<&UnderWay>) -> Self {
         let start = Some((job.status.state, Place::of(&job)));
         let attempt = under_way.map(|it| (it.attempt(), it.claim, it.has_lease));
-        Self { start, attempt, job: Some(job), ..Self::absent(key) }
+        Self { start, attempt, job: Some(job), ..Self::empty() }
+    }
+
+    /// Which job it is; of one that was there and is not any more, too.
+    pub(super) fn key(&self) -> Option<LentKey<'_>> {
+        self.job.as_deref().map(LentKey::of).or_else(|| self.absent.as_ref().map(JobKey::lent))
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Group {
     pub(super) slots: Vec<Slot>,
-    index: FxHashMap<JobTag, usize>,
+    index: Index,
     pub(super) pointers: FxHashMap<(Tenant, Arc<str>), PointerSlot>,
     /// Keys in the order they were set, to be written.
     pub(super) pointers_set: Vec<(Tenant, Arc<str>)>,
@@ -114,7 +125,7 @@ pub(crate) struct Group {
     moved_keys: Vec<((Tenant, Arc<str>), Day)>,
     pub(super) plans: Plans,
     /// First attempts under way before the group, by schedule; those that are in a slot by now may be missing.
-    first_attempts: Option<FxHashMap<ScheduleKey, Vec<JobId>>>,
+    first_attempts: Option<FxHashMap<ScheduleTag, Vec<JobId>>>,
     pub(super) documents: DocumentChanges,
     /// What was asked for, for the audit trail.
     pub(super) acts: Vec<NewAct>,
@@ -155,22 +166,16 @@ impl Group {
     }
 
     pub(super) fn find(&self, tag: JobTag) -> Option<usize> {
-        self.index.get(&tag).copied()
-    }
-
-    pub(super) fn add(&mut self, slot: Slot) -> usize {
-        let at = self.slots.len();
-        self.index.insert(slot.key.tag(), at);
-        self.slots.push(slot);
-        at
+        self.index.find(tag)
     }
 
     /// The slot of a job the group may know already.
     pub(super) fn find_or_add(&mut self, tag: JobTag, slot: impl FnOnce() -> Slot) -> usize {
-        *self.index.entry(tag).or_insert_with(|| {
+        let (at, is_new) = self.index.find_or_add(tag);
+        if is_new {
             self.slots.push(slot());
-            self.slots.len() - 1
-        })
+        }
+        at
     }
 
     /// Makes the job of a slot what it is now.
@@ -208,7 +213,7 @@ impl Group {
         let pointer = self.pointers.get(name)?.pointer.filter(|pointer| now < pointer.until())?;
         let held = pointer.held();
         let is_free = match held.used_for {
-            KeyUse::NewSchedule(id) => self.plans.is_gone(&ScheduleKey { tenant: name.0.clone(), id }),
+            KeyUse::NewSchedule(id) => self.plans.is_gone(ScheduleTag::new(&name.0, id)),
             KeyUse::Job(_) | KeyUse::Schedule(_) | KeyUse::Call => false,
         };
         (!is_free).then_some(held)
@@ -260,16 +265,16 @@ impl Group {
     /// Takes the job of a slot out.
     pub(super) fn remove(&mut self, at: usize) {
         if let Some(slot) = self.slots.get_mut(at) {
-            slot.job = None;
+            slot.absent = slot.job.take().map(|job| JobKey::of(&job)).or(slot.absent.take());
             slot.rest = Some(None);
             slot.is_lean = false;
         }
     }
 
     /// The attempts under way of a schedule whose records may be lean.
-    pub(super) fn first_attempts(&mut self, view: &View, of: &ScheduleKey) -> Vec<JobId> {
+    pub(super) fn first_attempts(&mut self, view: &View, of: ScheduleTag) -> Vec<JobId> {
         let attempts = self.first_attempts.get_or_insert_with(|| view.first_attempts());
-        attempts.get(of).cloned().unwrap_or_default()
+        attempts.get(&of).cloned().unwrap_or_default()
     }
 
     /// Writes in full what leaves it to its schedule what it asks for, where that is not what the schedule has now.
@@ -280,12 +285,12 @@ impl Group {
         }
         for slot in slots {
             let Some(job) = &slot.job else { continue };
-            let Some(schedule) = ScheduleKey::of(job) else { continue };
+            let Some(schedule) = ScheduleTag::of(job) else { continue };
             let is_still_so = || {
-                let now = plans.get(&schedule);
+                let now = plans.get(schedule);
                 now.is_some_and(|now| lean::is_of(&now.schedule.definition, &job.spec))
             };
-            if !plans.is_redefined(&schedule) || is_still_so() {
+            if !plans.is_redefined(schedule) || is_still_so() {
                 continue;
             }
             let in_full = || lean::as_it_waited(job).map(|waited| record::encode(&waited).into());

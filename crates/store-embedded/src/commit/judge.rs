@@ -104,9 +104,7 @@ impl Committer {
         self.check_room()?;
         group.reserve(arrivals.len());
         for arrival in arrivals.iter().filter(|arrival| arrival.fresh) {
-            if group.find(arrival.key.tag()).is_none() {
-                group.add(Slot::absent(arrival.key.clone()));
-            }
+            group.find_or_add(arrival.key.tag(), || Slot::absent(arrival.key.clone()));
         }
         let slots = self.load(group, arrivals.iter().map(|arrival| (&arrival.key.tenant, arrival.key.id)))?;
         for arrival in &arrivals {
@@ -151,6 +149,9 @@ impl Committer {
             glance::over(jobs.clone().map(glance::job));
             if let Some(Order { command: Command::Claim { .. }, .. }) = orders.first() {
                 self.disk.shared.ahead.glance(jobs);
+            } else {
+                // Their records are written.
+                glance::over(jobs.map(glance::payload));
             }
             for (order, slot) in orders.iter().zip(slots) {
                 answers.push(match self.apply_one(group, now, order, *slot) {
@@ -213,17 +214,19 @@ impl Committer {
         let wanted =
             wanted.map(|((tenant, id), slot)| (JobTag::new(tenant, id), (tenant, id, slot))).collect();
         self.disk.shared.view.look_up(wanted, |tag, (tenant, id, slot), known| {
-            let key = || JobKey { id, tenant: tenant.clone() };
             let (job, under_way) = match known {
-                Known::UnderWay(under_way) => (under_way.whole(), Some(under_way)),
+                Known::UnderWay(under_way) => (under_way.whole().map(Arc::clone), Some(under_way)),
                 Known::Waiting(job) => (Some(job), None),
                 Known::Nothing => (None, None),
             };
             *slot = match job {
-                Some(job) => group.find_or_add(tag, || Slot::stored(key(), Arc::clone(job), under_way)),
+                Some(job) => group.find_or_add(tag, || Slot::stored(job, under_way)),
                 None => match group.find(tag) {
                     Some(known) => known,
-                    None => return on_disk.push((key(), under_way.cloned(), slot)),
+                    None => {
+                        let key = JobKey { id, tenant: tenant.clone() };
+                        return on_disk.push((key, under_way.cloned(), slot));
+                    }
                 },
             };
         });
@@ -243,8 +246,8 @@ impl Committer {
                 }
                 Err(error) => return Err(error),
             };
-            *slot = group.add(match job {
-                Some(job) => Slot::stored(key, job, under_way.as_ref()),
+            *slot = group.find_or_add(key.tag(), || match job {
+                Some(job) => Slot::stored(job, under_way.as_ref()),
                 None => Slot::absent(key),
             });
         }

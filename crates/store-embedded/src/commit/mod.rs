@@ -12,6 +12,7 @@
 mod audit;
 mod documents;
 mod group;
+mod index;
 mod judge;
 mod known;
 mod plans;
@@ -36,7 +37,7 @@ use tidewheel_store::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::kv::Slice;
-use crate::place::{JobKey, JobTag, ScheduleKey};
+use crate::place::{JobKey, JobTag, ScheduleTag};
 pub(crate) use audit::Trail;
 pub(crate) use documents::Put;
 pub(crate) use group::{Group, Pointer};
@@ -152,7 +153,7 @@ pub(crate) struct Committer {
     /// Jobs that are tried again at the very instant in their id, as `meta` has them.
     pub(crate) retrying_at_home: FxHashSet<JobTag>,
     /// Schedules with an occurrence that waits for the end of another, as `meta` has them.
-    pub(crate) holding: FxHashSet<ScheduleKey>,
+    pub(crate) holding: FxHashSet<ScheduleTag>,
     /// The number of the next entry in a ledger.
     pub(crate) next_entry: u64,
     /// The number of the newest change of a document.

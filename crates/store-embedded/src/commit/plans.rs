@@ -10,10 +10,10 @@ use tidewheel_store::LedgerCursor;
 
 use super::known::Known;
 use crate::kv::{Batch, Day, Keyspace};
-use crate::place::ScheduleKey;
+use crate::place::{ScheduleKey, ScheduleTag};
 use crate::schedule_counts::ScheduleDeltas;
 use crate::schedule_record::Stored;
-use crate::sheet::{LINE_BYTES, NotPlain};
+use crate::sheet::{LINE_BYTES, NotPlain, Sheet};
 use crate::{keys, ledger, rules, versioned};
 
 /// A name of a tenant's choice.
@@ -22,7 +22,7 @@ type Name = (Tenant, Arc<str>);
 #[derive(Default)]
 pub(super) struct Plans {
     slots: Vec<Slot>,
-    index: FxHashMap<ScheduleKey, usize>,
+    index: FxHashMap<ScheduleTag, usize>,
     names: FxHashMap<Name, Option<ScheduleId>>,
     /// Names in the order they were given or taken away, to be written.
     names_set: Vec<Name>,
@@ -33,27 +33,31 @@ pub(super) struct Plans {
     /// Whether entries were given numbers.
     has_numbered: bool,
     /// Those whose jobs ask for something else now, or that are gone.
-    redefined: FxHashSet<ScheduleKey>,
+    redefined: FxHashSet<ScheduleTag>,
 }
 
 /// One schedule in the group.
 struct Slot {
     key: ScheduleKey,
-    /// As it was before the group.
-    before: Option<Stored>,
+    /// It was there before the group.
+    was_there: bool,
+    /// An occurrence of it waited then for the end of another.
+    held_before: bool,
     /// As it is now; `None` when there is no such schedule.
     stored: Option<Stored>,
     changed: bool,
+    /// What is asked of it is not what is on disk.
+    redefined: bool,
 }
 
 impl Plans {
-    pub(super) fn is_known(&self, key: &ScheduleKey) -> bool {
-        self.index.contains_key(key)
+    pub(super) fn is_known(&self, tag: ScheduleTag) -> bool {
+        self.index.contains_key(&tag)
     }
 
     /// The place of a schedule the group knows.
-    pub(super) fn find(&self, key: &ScheduleKey) -> Option<usize> {
-        self.index.get(key).copied()
+    pub(super) fn find(&self, tag: ScheduleTag) -> Option<usize> {
+        self.index.get(&tag).copied()
     }
 
     /// The schedule of that place, as it is now.
@@ -62,20 +66,21 @@ impl Plans {
     }
 
     /// Whether the group knows that there is no such schedule.
-    pub(super) fn is_gone(&self, key: &ScheduleKey) -> bool {
-        self.is_known(key) && self.get(key).is_none()
+    pub(super) fn is_gone(&self, tag: ScheduleTag) -> bool {
+        self.is_known(tag) && self.get(tag).is_none()
     }
 
     /// Notes a schedule as it was before the group; says at which place.
     pub(super) fn add(&mut self, key: ScheduleKey, stored: Option<Stored>) -> usize {
         let at = self.slots.len();
-        self.index.insert(key.clone(), at);
-        self.slots.push(Slot { key, before: stored.clone(), stored, changed: false });
+        self.index.insert(key.tag(), at);
+        let (was_there, held_before) = (stored.is_some(), holds(stored.as_ref()));
+        self.slots.push(Slot { key, was_there, held_before, stored, changed: false, redefined: false });
         at
     }
 
-    pub(super) fn get(&self, key: &ScheduleKey) -> Option<&Stored> {
-        self.find(key).and_then(|at| self.at(at))
+    pub(super) fn get(&self, tag: ScheduleTag) -> Option<&Stored> {
+        self.find(tag).and_then(|at| self.at(at))
     }
 
     /// Whether the jobs of a schedule that is there ask for something else when it becomes `new`, or is removed.
@@ -88,8 +93,8 @@ impl Plans {
         new.is_none_or(|new| !is_same(&new.definition))
     }
 
-    pub(super) fn note_redefined(&mut self, key: ScheduleKey) {
-        self.redefined.insert(key);
+    pub(super) fn note_redefined(&mut self, tag: ScheduleTag) {
+        self.redefined.insert(tag);
     }
 
     pub(super) fn has_redefined(&self) -> bool {
@@ -97,40 +102,46 @@ impl Plans {
     }
 
     /// Whether what the jobs of a schedule ask for has changed in this group, or the schedule was removed.
-    pub(super) fn is_redefined(&self, key: &ScheduleKey) -> bool {
-        self.redefined.contains(key)
+    pub(super) fn is_redefined(&self, tag: ScheduleTag) -> bool {
+        self.redefined.contains(&tag)
     }
 
     /// Makes the schedule of that place what it is now; a new one's ledger begins with the entry `next_entry`. Answers
     /// about how much is to be written.
     pub(super) fn put(&mut self, at: usize, schedule: Arc<Schedule>, next_entry: u64) -> usize {
-        let old = self.at(at);
-        let first_entry = old.map_or(next_entry, |old| old.first_entry);
-        let sheet = old.map(|old| old.sheet.clone()).unwrap_or_default();
-        let is_defined = old.is_some_and(|old| Arc::ptr_eq(&old.schedule.definition, &schedule.definition));
-        let stored = Stored { schedule, first_entry, sheet };
-        let bytes = 128 + if is_defined { 0 } else { stored.size_bytes() };
-        self.set(at, Some(stored));
+        let Some(slot) = self.slots.get_mut(at) else { return 0 };
+        slot.changed = true;
+        let before = match &mut slot.stored {
+            Some(stored) => Some(std::mem::replace(&mut stored.schedule, Arc::clone(&schedule))),
+            None => {
+                let sheet = Sheet::default();
+                slot.stored =
+                    Some(Stored { schedule: Arc::clone(&schedule), first_entry: next_entry, sheet });
+                None
+            }
+        };
+        let is_defined =
+            before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.definition, &schedule.definition));
+        slot.redefined |= !is_defined;
+        let bytes = 128 + if is_defined { 0 } else { slot.stored.as_ref().map_or(0, Stored::size_bytes) };
+        self.rename(at, before.as_ref().and_then(|before| before.name.as_ref()), schedule.name.as_ref());
         bytes
     }
 
     pub(super) fn remove(&mut self, at: usize) {
-        self.set(at, None);
-    }
-
-    fn set(&mut self, at: usize, stored: Option<Stored>) {
         let Some(slot) = self.slots.get_mut(at) else { return };
         slot.changed = true;
-        let old = std::mem::replace(&mut slot.stored, stored);
-        let old = old.and_then(|old| old.schedule.name.clone());
-        let new = slot.stored.as_ref().and_then(|new| new.schedule.name.clone());
-        if old == new {
-            return;
+        if let Some(removed) = slot.stored.take() {
+            self.rename(at, removed.schedule.name.as_ref(), None);
         }
-        let key = slot.key.clone();
+    }
+
+    /// The schedule of that place has another name than it had.
+    fn rename(&mut self, at: usize, old: Option<&Arc<str>>, new: Option<&Arc<str>>) {
+        let Some(Slot { key, .. }) = self.slots.get(at).filter(|_| old != new) else { return };
         for (name, holder) in [(old, None), (new, Some(key.id))] {
             let Some(name) = name else { continue };
-            let name = (key.tenant.clone(), name);
+            let name = (key.tenant.clone(), Arc::clone(name));
             self.names_set.push(name.clone());
             self.names.insert(name, holder);
         }
@@ -180,8 +191,8 @@ impl Plans {
     }
 
     /// The schedules that are written.
-    pub(super) fn changed(&self) -> Vec<ScheduleKey> {
-        self.slots.iter().filter(|slot| slot.changed).map(|slot| slot.key.clone()).collect()
+    pub(super) fn changed(&self) -> Vec<ScheduleTag> {
+        self.slots.iter().filter(|slot| slot.changed).map(|slot| slot.key.tag()).collect()
     }
 
     /// The days whose ledgers are written to.
@@ -195,21 +206,21 @@ impl Plans {
     pub(super) fn write(
         &mut self,
         batch: &mut Batch,
-        (known, holding, scratch): (&mut Known, &mut FxHashSet<ScheduleKey>, &mut Vec<u8>),
+        (known, holding, scratch): (&mut Known, &mut FxHashSet<ScheduleTag>, &mut Vec<u8>),
         now: Timestamp,
         next_entry: u64,
     ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
         for slot in std::mem::take(&mut self.slots) {
             slot.write(batch, holding, scratch);
-            match (slot.before.is_some(), slot.stored.is_some()) {
+            match (slot.was_there, slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,
                 (true, false) => *deltas.entry(slot.key.tenant.clone()).or_default() -= 1,
                 (true, true) | (false, false) => {}
             }
             match slot.stored {
-                Some(stored) => known.note(slot.key, stored, now, slot.changed),
-                None => known.remove(&slot.key),
+                Some(stored) => known.note(slot.key.tag(), stored, now, slot.changed),
+                None => known.remove(slot.key.tag()),
             }
         }
         for name in last_of_each(std::mem::take(&mut self.names_set)) {
@@ -245,41 +256,42 @@ impl Plans {
 
 impl Slot {
     /// Writes what is not on disk as it is now.
-    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleKey>, scratch: &mut Vec<u8>) {
+    fn write(&self, batch: &mut Batch, holding: &mut FxHashSet<ScheduleTag>, scratch: &mut Vec<u8>) {
         if !self.changed {
             return;
         }
-        let holds = |stored: &Option<Stored>| stored.as_ref().is_some_and(|it| it.schedule.held.is_some());
-        match (holds(&self.before), holds(&self.stored)) {
+        match (self.held_before, holds(self.stored.as_ref())) {
             (false, true) => {
-                holding.insert(self.key.clone());
+                holding.insert(self.key.tag());
                 let key = keys::schedule(&self.key.tenant, self.key.id);
                 batch.put(Keyspace::Meta, keys::meta::holding(&key), Vec::new());
             }
             (true, false) => {
-                holding.remove(&self.key);
+                holding.remove(&self.key.tag());
                 let key = keys::schedule(&self.key.tenant, self.key.id);
                 batch.delete(Keyspace::Meta, keys::meta::holding(&key));
             }
             (true, true) | (false, false) => {}
         }
         let on_disk = keys::schedule_slice(&self.key.tenant, self.key.id, scratch);
-        match (&self.before, &self.stored) {
-            (before, Some(stored)) => {
+        match &self.stored {
+            Some(stored) => {
                 batch.put(Keyspace::Standings, on_disk.clone(), stored.encode_standing(scratch));
-                let definition = &stored.schedule.definition;
-                let before = before.as_ref().map(|before| &before.schedule.definition);
-                if before.is_none_or(|before| !Arc::ptr_eq(before, definition)) {
+                if self.redefined {
                     batch.put(Keyspace::Schedules, on_disk, stored.encode_definition());
                 }
             }
-            (Some(_), None) => {
+            None if self.was_there => {
                 batch.delete(Keyspace::Standings, on_disk.clone());
                 batch.delete(Keyspace::Schedules, on_disk);
             }
-            (None, None) => {}
+            None => {}
         }
     }
+}
+
+fn holds(stored: Option<&Stored>) -> bool {
+    stored.is_some_and(|stored| stored.schedule.held.is_some())
 }
 
 fn last_of_each(mut names: Vec<Name>) -> Vec<Name> {

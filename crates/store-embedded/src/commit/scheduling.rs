@@ -16,7 +16,7 @@ use tidewheel_store::{
 use super::Committer;
 use super::group::{Group, Slot};
 use crate::kv::Keyspace;
-use crate::place::{JobKey, JobTag, ScheduleKey};
+use crate::place::{JobKey, JobTag, ScheduleKey, ScheduleTag};
 use crate::record::Unreadable;
 use crate::schedule_record::{self, Stored};
 use crate::shared::{read_error, unreadable};
@@ -136,12 +136,13 @@ impl Committer {
     }
 
     fn stored(&mut self, key: &ScheduleKey) -> Result<Option<Stored>, Error> {
+        let tag = key.tag();
         // What the group being written made of a schedule is known already, unless it fires late.
-        if let Some(stored) = self.known.get(key) {
+        if let Some(stored) = self.known.get(tag) {
             return Ok(Some(stored.clone()));
         }
-        self.settle_if(|writing| writing.plans.is_known(key));
-        if let Some(stored) = self.disk.shared.ahead.take(key) {
+        self.settle_if(|writing| writing.plans.is_known(tag));
+        if let Some(stored) = self.disk.shared.ahead.take(tag) {
             return Ok(Some(stored));
         }
         let get = |keyspace, on_disk: &[u8]| self.disk.kv.get(keyspace, on_disk);
@@ -251,7 +252,7 @@ fn schedule_id(change: &ScheduleChange) -> ScheduleId {
 impl Desk<'_> {
     /// The place of a schedule that is changed, which was read before.
     fn place_of(&self, tenant: &Tenant, change: &ScheduleChange) -> Option<usize> {
-        self.group.plans.find(&ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) })
+        self.group.plans.find(ScheduleTag::new(tenant, schedule_id(change)))
     }
 
     /// Takes in the jobs that leave it to a schedule what they ask for, if that is about to change: they are to be
@@ -267,11 +268,11 @@ impl Desk<'_> {
         if let Some(next) = self.group.plans.at(at).and_then(|old| old.schedule.next) {
             self.committer.load_one(self.group, tenant, next.job_id)?;
         }
-        let key = ScheduleKey { tenant: tenant.clone(), id: schedule_id(change) };
+        let tag = ScheduleTag::new(tenant, schedule_id(change));
         self.committer.settle();
-        let attempts = self.group.first_attempts(&self.committer.disk.shared.view, &key);
+        let attempts = self.group.first_attempts(&self.committer.disk.shared.view, tag);
         self.committer.load(self.group, attempts.iter().map(|id| (tenant, *id)))?;
-        self.group.plans.note_redefined(key);
+        self.group.plans.note_redefined(tag);
         Ok(())
     }
 }
@@ -283,10 +284,10 @@ impl Books for Desk<'_> {
     }
 
     fn read_schedule(&mut self, tenant: &Tenant, id: ScheduleId) -> Result<Option<Arc<Schedule>>, Error> {
-        let key = ScheduleKey { tenant: tenant.clone(), id };
-        let at = match self.group.plans.find(&key) {
+        let at = match self.group.plans.find(ScheduleTag::new(tenant, id)) {
             Some(at) => at,
             None => {
+                let key = ScheduleKey { tenant: tenant.clone(), id };
                 let stored = self.committer.stored(&key)?;
                 self.group.plans.add(key, stored)
             }
@@ -295,17 +296,16 @@ impl Books for Desk<'_> {
     }
 
     fn may_hold(&mut self, tenant: &Tenant, id: ScheduleId) -> bool {
-        let key = ScheduleKey { tenant: tenant.clone(), id };
-        match self.group.plans.find(&key) {
+        let tag = ScheduleTag::new(tenant, id);
+        match self.group.plans.find(tag) {
             Some(at) => self.group.plans.at(at).is_some_and(|stored| stored.schedule.held.is_some()),
-            None => !self.committer.holding.is_empty() && self.committer.holding.contains(&key),
+            None => !self.committer.holding.is_empty() && self.committer.holding.contains(&tag),
         }
     }
 
     fn add_schedule(&mut self, tenant: &Tenant, id: ScheduleId) {
-        let key = ScheduleKey { tenant: tenant.clone(), id };
-        if !self.group.plans.is_known(&key) {
-            self.group.plans.add(key, None);
+        if !self.group.plans.is_known(ScheduleTag::new(tenant, id)) {
+            self.group.plans.add(ScheduleKey { tenant: tenant.clone(), id }, None);
         }
     }
 

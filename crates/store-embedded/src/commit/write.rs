@@ -2,7 +2,7 @@
 
 use tidewheel_core::audit::Packed;
 use tidewheel_core::glance::{self, HANDFUL};
-use tidewheel_core::job::State;
+use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, SubShard};
 use tidewheel_store::Error;
@@ -14,7 +14,7 @@ use super::{Committer, WRITING_COUNT_MAX};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
 use crate::counters::Moves;
 use crate::kv::{Batch, Day, Keyspace};
-use crate::place::{Place, write_move};
+use crate::place::{LentKey, Place, write_move};
 use crate::view::UnderWay;
 use crate::{keys, pointers, versioned};
 
@@ -23,7 +23,9 @@ use crate::{keys, pointers, versioned};
 struct Plan {
     writes: Writes,
     moves: Moves,
-    claims: Vec<Claim>,
+    /// Of the record in `claims` that is being put together, and how many they are.
+    claims: Vec<u8>,
+    claims_count: usize,
     /// The history that was last made ready, and what bucket for.
     history: Option<(Day, Bucket)>,
 }
@@ -53,21 +55,22 @@ impl Committer {
         // A job that ends is two writes.
         plan.writes.batch.0.reserve(2 * group.slots.len());
         let mut changes = Packed::default();
-        let mut slots = group.slots.drain(..);
-        while slots.len() > 0 {
-            let jobs = slots.as_slice().iter().take(HANDFUL).filter_map(|slot| slot.job.as_ref());
-            glance::over(jobs.map(glance::job));
-            for slot in slots.by_ref().take(HANDFUL) {
+        for slots in group.slots.chunks_mut(HANDFUL) {
+            // Of what it asks for a claim tells when the job was made; its record has been put together before.
+            glance::over(slots.iter().filter_map(|slot| slot.job.as_ref()).map(|job| {
+                if job.status.state == State::Running { glance::job(job) } else { glance::status(job) }
+            }));
+            for slot in slots {
                 if self.trail.changes {
-                    note_change(&mut changes, self.disk.shared.shards, &slot);
+                    note_change(&mut changes, self.disk.shared.shards, slot);
                 }
                 self.plan_job(&mut plan, slot)?;
             }
         }
-        drop(slots);
+        group.slots.clear();
         plan.writes.counts = std::mem::take(&mut plan.moves).sum();
         self.plan_audit(&mut plan.writes.batch, changes, group)?;
-        self.plan_claims(&mut plan);
+        self.end_claims(&mut plan);
         self.plan_pointers(&mut plan, group)?;
         // Within a batch no key may occur twice: the last one counts.
         let mut meta = std::mem::take(&mut group.meta);
@@ -88,84 +91,88 @@ impl Committer {
         Ok(plan)
     }
 
-    fn plan_job(&mut self, plan: &mut Plan, mut slot: Slot) -> Result<(), Error> {
+    fn plan_job(&mut self, plan: &mut Plan, slot: &mut Slot) -> Result<(), Error> {
         let shards = self.disk.shared.shards;
+        let (rest, in_full) = (slot.rest.take(), slot.in_full.take());
+        let Some(key) = slot.key() else { return Ok(()) };
         let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
         let with_day = |(state, place): (_, Place)| (state, place.day());
-        plan.moves.note(&slot.key.tenant, slot.start.map(with_day), end.map(with_day));
+        plan.moves.note(key.tenant, slot.start.map(with_day), end.map(with_day));
         let mut is_changed = false;
-        if let Some(rest) = slot.rest.take() {
+        if let Some(rest) = rest {
             if let Some((Place::History(day), _)) = &rest {
-                let place = Some((*day, Bucket::of(slot.key.id.run_at())));
+                let place = Some((*day, Bucket::of(key.id.run_at())));
                 if plan.history != place {
-                    self.ready_history(*day, Bucket::of(slot.key.id.run_at()))?;
+                    self.ready_history(*day, Bucket::of(key.id.run_at()))?;
                     plan.history = place;
                 }
             }
-            self.mark_retrying(plan, &slot, rest.as_ref().map(|(place, _)| *place));
-            if slot.start.is_none() && slot.key.id.sub_shard() != SubShard::HOME {
-                self.disk.shared.spread.note(
-                    &slot.key.tenant,
-                    slot.key.id.sub_shard(),
-                    &mut plan.writes.batch,
-                );
+            self.mark_retrying(plan, key, slot.job.as_deref(), rest.as_ref().map(|(place, _)| *place));
+            if slot.start.is_none() && key.id.sub_shard() != SubShard::HOME {
+                self.disk.shared.spread.note(key.tenant, key.id.sub_shard(), &mut plan.writes.batch);
             }
             let first = plan.writes.batch.0.len();
             let (batch, from) = (&mut plan.writes.batch, slot.start.map(|(_, place)| place));
-            write_move(batch, &mut self.scratch, (shards, &slot.key), from, rest);
+            write_move(batch, &mut self.scratch, (shards, key), from, rest);
             let new = plan.writes.batch.0.iter().skip(first);
             let armed = new.filter(|write| write.keyspace == Keyspace::Waiting && write.value.is_some());
             plan.writes.armed.extend(armed.map(|write| write.key.clone()));
             is_changed = true;
         }
-        if let Some(record) = slot.in_full.take() {
-            plan.writes.batch.put(Keyspace::Waiting, slot.key.natural(shards), record);
+        if let Some(record) = in_full {
+            plan.writes.batch.put(Keyspace::Waiting, key.natural(shards), record);
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));
         if let Some((_, claim, has_lease)) = ended {
             self.retire(&mut plan.writes.batch, claim);
             if has_lease && !slot.lease_changed {
-                plan.writes.batch.delete(Keyspace::Leases, slot.key.natural(shards));
+                plan.writes.batch.delete(Keyspace::Leases, key.natural(shards));
             }
             if now.is_none() {
-                plan.writes.published.ended.push(slot.key.tag());
+                plan.writes.published.ended.push(key.tag());
                 is_changed = false;
             }
         }
         if is_changed {
-            plan.writes.published.changed.push(slot.key.tag());
+            plan.writes.published.changed.push(key.tag());
         }
-        let Some(job) = slot.job.filter(|job| job.status.running.is_some()) else { return Ok(()) };
-        if let Some(lease) = Lease::of(&job).filter(|_| slot.lease_changed) {
-            plan.writes.batch.put(Keyspace::Leases, slot.key.natural(shards), versioned::encode(&lease));
+        let Some(job) = now else { return Ok(()) };
+        if let Some(lease) = Lease::of(job).filter(|_| slot.lease_changed) {
+            plan.writes.batch.put(Keyspace::Leases, key.natural(shards), versioned::encode(&lease));
         }
         let (claim, had_lease) = match slot.attempt.filter(|_| ended.is_none()) {
             Some((_, claim, has_lease)) => (claim, has_lease),
             None => {
-                let records = u64::try_from(plan.claims.len() / CLAIMS_PER_RECORD_MAX).unwrap_or(0);
-                plan.claims.extend(Claim::of(&job));
-                (self.next_claim + records, false)
+                if plan.claims_count >= CLAIMS_PER_RECORD_MAX {
+                    self.end_claims(plan);
+                }
+                if let Some(claim) = Claim::of(job) {
+                    versioned::append_one(&claim, &mut plan.claims);
+                    plan.claims_count += 1;
+                }
+                (self.next_claim, false)
             }
         };
-        let has_lease = had_lease || slot.lease_changed;
-        plan.writes.published.running.push((slot.key.tag(), UnderWay::new(job, claim, has_lease)));
+        let (tag, has_lease) = (key.tag(), had_lease || slot.lease_changed);
+        if let Some(job) = slot.job.take() {
+            plan.writes.published.running.push((tag, UnderWay::new(job, claim, has_lease)));
+        }
         Ok(())
     }
 
     /// Notes whether a job that moves to `place` is one that is tried again at the very instant in its id. One that is
     /// claimed in the same group may be noted for nothing.
-    fn mark_retrying(&mut self, plan: &mut Plan, slot: &Slot, place: Option<Place>) {
-        let has_run =
-            slot.job.as_ref().is_some_and(|job| matches!(job.status.state, State::Retrying | State::Running));
+    fn mark_retrying(&mut self, plan: &mut Plan, key: LentKey<'_>, job: Option<&Job>, place: Option<Place>) {
+        let has_run = job.is_some_and(|job| matches!(job.status.state, State::Retrying | State::Running));
         let is_retrying = has_run && place == Some(Place::Home);
-        let key = || keys::meta::retrying(&slot.key.natural(self.disk.shared.shards));
+        let noted = || keys::meta::retrying(&key.natural(self.disk.shared.shards));
         if is_retrying {
-            plan.writes.batch.put(Keyspace::Meta, key(), Vec::new());
-            self.retrying_at_home.insert(slot.key.tag());
-        } else if !self.retrying_at_home.is_empty() && self.retrying_at_home.contains(&slot.key.tag()) {
-            plan.writes.batch.delete(Keyspace::Meta, key());
-            self.retrying_at_home.remove(&slot.key.tag());
+            plan.writes.batch.put(Keyspace::Meta, noted(), Vec::new());
+            self.retrying_at_home.insert(key.tag());
+        } else if !self.retrying_at_home.is_empty() && self.retrying_at_home.contains(&key.tag()) {
+            plan.writes.batch.delete(Keyspace::Meta, noted());
+            self.retrying_at_home.remove(&key.tag());
         }
     }
 
@@ -180,13 +187,18 @@ impl Committer {
         }
     }
 
-    fn plan_claims(&mut self, plan: &mut Plan) {
-        for record in plan.claims.chunks(CLAIMS_PER_RECORD_MAX) {
-            let key = self.next_claim.to_be_bytes().to_vec();
-            plan.writes.batch.put(Keyspace::Claims, key, versioned::encode(&record));
-            self.claims.insert(self.next_claim, record.len());
-            self.next_claim += 1;
+    /// Ends the record in `claims` that is being put together.
+    fn end_claims(&mut self, plan: &mut Plan) {
+        if plan.claims_count == 0 {
+            return;
         }
+        let key = self.next_claim.to_be_bytes().to_vec();
+        let record = versioned::encode_many(plan.claims_count, &plan.claims);
+        plan.writes.batch.put(Keyspace::Claims, key, record);
+        self.claims.insert(self.next_claim, plan.claims_count);
+        self.next_claim += 1;
+        plan.claims.clear();
+        plan.claims_count = 0;
     }
 
     fn plan_pointers(&mut self, plan: &mut Plan, group: &mut Group) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use super::{Answer, WRITING_COUNT_MAX};
 use crate::counters::Changes;
 use crate::kv::{Batch, Durability, Kv, KvError, Slice};
 use crate::options::{CommitReport, OnCommit};
-use crate::place::ScheduleKey;
+use crate::place::ScheduleTag;
 use crate::schedule_counts::ScheduleDeltas;
 use crate::shared::Shared;
 use crate::stopwatch::Stopwatch;
@@ -42,7 +42,7 @@ pub(super) struct Writes {
     /// New entries in `waiting`.
     pub(super) armed: Vec<Slice>,
     pub(super) schedules: ScheduleDeltas,
-    pub(super) schedules_changed: Vec<ScheduleKey>,
+    pub(super) schedules_changed: Vec<ScheduleTag>,
 }
 
 /// The thread, from the outside.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
+use tidewheel_core::schedule::ScheduleId;
 use tidewheel_store::Error;
 
 use super::Reader;
@@ -16,7 +17,7 @@ use crate::ahead::Looking;
 use crate::definition::Decoder;
 use crate::kv::{Direction, Keyspace, Kv, KvError, Snapshot};
 use crate::lean::Lean;
-use crate::place::{JobKey, ScheduleKey};
+use crate::place::{JobKey, ScheduleKey, ScheduleTag};
 use crate::record::Unreadable;
 use crate::rules::Rules;
 use crate::schedule_record::Stored;
@@ -35,9 +36,10 @@ pub(crate) fn read_ahead(shared: &Shared, kv: &dyn Kv, mut schedules: Vec<Schedu
     let looking = shared.ahead.begin();
     let snapshot = kv.snapshot();
     schedules.sort_unstable_by(|a, b| (&a.tenant, a.id).cmp(&(&b.tenant, b.id)));
-    if let Ok(read) = read_schedules(&*snapshot, &shared.rules, &schedules, Wanted::All) {
-        let found = schedules.into_iter().zip(read);
-        looking.keep(found.filter_map(|(key, found)| Some((key, found.stored?))));
+    let named: Vec<_> = schedules.iter().map(|key| (&key.tenant, key.id)).collect();
+    if let Ok(read) = read_schedules(&*snapshot, &shared.rules, &named, Wanted::All) {
+        let found = schedules.iter().zip(read);
+        looking.keep(found.filter_map(|(key, found)| Some((key.tag(), found.stored?))));
     }
     drop(reading);
 }
@@ -62,10 +64,10 @@ struct Found {
 fn read_schedules(
     snapshot: &dyn Snapshot,
     rules: &Rules,
-    schedules: &[ScheduleKey],
+    schedules: &[(&Tenant, ScheduleId)],
     wanted: Wanted,
 ) -> Result<Vec<Found>, KvError> {
-    let on_disk: Vec<_> = schedules.iter().map(|key| keys::schedule(&key.tenant, key.id)).collect();
+    let on_disk: Vec<_> = schedules.iter().map(|(tenant, id)| keys::schedule(tenant, *id)).collect();
     let mut found = vec![Found::default(); schedules.len()];
     read_many(snapshot, Keyspace::Schedules, &on_disk, &mut |at, bytes| {
         if let Some(found) = found.get_mut(at) {
@@ -77,10 +79,10 @@ fn read_schedules(
     }
     let mut decoder = Decoder::new(rules);
     read_many(snapshot, Keyspace::Standings, &on_disk, &mut |at, standing| {
-        if let (Some(key), Some(Found { definition: Some(definition), stored })) =
+        if let (Some((tenant, id)), Some(Found { definition: Some(definition), stored })) =
             (schedules.get(at), found.get_mut(at))
         {
-            *stored = Stored::decode(&mut decoder, &key.tenant, key.id, definition, standing).ok();
+            *stored = Stored::decode(&mut decoder, tenant, *id, definition, standing).ok();
         }
     })?;
     Ok(found)
@@ -190,16 +192,14 @@ impl Reader<'_> {
     ) -> Result<Vec<Result<Arc<Job>, Unreadable>>, Error> {
         let mut sorted: Vec<_> = (0_usize..).zip(records).collect();
         sorted.sort_unstable_by_key(|(_, (_, lean))| lean.occurrence.schedule_id);
-        let schedule = |lean: &Lean| ScheduleKey { tenant: tenant.clone(), id: lean.occurrence.schedule_id };
-        let schedules: Vec<_> = sorted.iter().map(|(_, (_, lean))| schedule(lean)).collect();
+        let schedules: Vec<_> =
+            sorted.iter().map(|(_, (_, lean))| (tenant, lean.occurrence.schedule_id)).collect();
         let wanted = if looking.is_some() { Wanted::All } else { Wanted::Definitions };
         let read =
             read_schedules(&*self.snapshot, &self.shared.rules, &schedules, wanted).map_err(read_error)?;
         let mut jobs = Vec::with_capacity(records.len());
         let mut ahead = Vec::with_capacity(records.len());
-        for ((at, (id, lean)), (key, Found { definition, stored })) in
-            sorted.into_iter().zip(schedules.into_iter().zip(read))
-        {
+        for ((at, (id, lean)), Found { definition, stored }) in sorted.into_iter().zip(read) {
             let job = match &stored {
                 Some(Stored { schedule, .. }) => {
                     let definition = &schedule.definition;
@@ -209,7 +209,8 @@ impl Reader<'_> {
             };
             jobs.push((at, job.map(Arc::new)));
             let is_next = |stored: &Stored| stored.schedule.next.is_some_and(|next| next.job_id == *id);
-            ahead.extend(stored.filter(is_next).map(|stored| (key, stored)));
+            let tag = ScheduleTag::new(tenant, lean.occurrence.schedule_id);
+            ahead.extend(stored.filter(is_next).map(|stored| (tag, stored)));
         }
         if let Some(looking) = looking {
             looking.keep(ahead.into_iter());

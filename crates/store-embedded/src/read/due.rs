@@ -31,6 +31,8 @@ const LAST: [u8; 7] = [u8::MAX; 7];
 
 /// Lean records that are resolved at a time.
 const RESOLVED_COUNT: usize = 256;
+/// A page that turns out to be longer makes more room.
+const FOUND_COUNT_USUAL: usize = 2_048;
 
 /// An entry of `waiting`.
 enum Waiting {
@@ -48,6 +50,13 @@ impl Waiting {
         match self {
             Self::Whole(job) => job.size_bytes(),
             Self::Lean(id, lean) => size_of_val(id) + size_of_val(lean),
+        }
+    }
+
+    fn id(&self) -> JobId {
+        match self {
+            Self::Whole(job) => job.id,
+            Self::Lean(id, _) => *id,
         }
     }
 
@@ -136,7 +145,7 @@ impl Reader<'_> {
         };
         let end = keys::after_prefix(prefix);
         let mut page = DuePage::default();
-        let mut found: Vec<Waiting> = Vec::new();
+        let mut found: Vec<Waiting> = Vec::with_capacity(due.count_max.min(FOUND_COUNT_USUAL));
         let mut bytes = 0_usize;
         let mut last = due.after;
         // Each page has a name of its own: the jobs of the next are read while those of this one are claimed.
@@ -190,24 +199,26 @@ impl Reader<'_> {
     ) -> Result<(), Error> {
         page.jobs.reserve(found.len());
         let mut bytes = 0_usize;
-        for some in found.chunks(RESOLVED_COUNT) {
+        let mut found = found.into_iter();
+        while found.len() > 0 {
+            let some = found.as_slice().iter().take(RESOLVED_COUNT);
             let lean: Vec<_> = some
-                .iter()
                 .filter_map(|waiting| match waiting {
                     Waiting::Lean(id, lean) => Some((*id, *lean)),
                     Waiting::Whole(_) => None,
                 })
                 .collect();
             let mut resolved = self.resolve(tenant, &lean, Some(looking))?.into_iter();
-            for waiting in some {
+            for waiting in found.by_ref().take(RESOLVED_COUNT) {
+                let id = waiting.id();
                 let job = match waiting {
-                    Waiting::Whole(job) => Some(Ok(Arc::clone(job))),
+                    Waiting::Whole(job) => Some(Ok(job)),
                     Waiting::Lean(..) => resolved.next(),
                 };
                 let job = match job {
                     Some(Ok(job)) => job,
                     Some(Err(reason)) => {
-                        told.tell(tenant, waiting.position().id, &reason.to_string());
+                        told.tell(tenant, id, &reason.to_string());
                         page.unread += 1;
                         continue;
                     }

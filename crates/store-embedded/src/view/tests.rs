@@ -117,7 +117,7 @@ fn what_is_remembered_is_bounded() {
     let inner = view.lock();
     let bytes: usize = inner.recent_bytes.iter().sum();
     let kept = inner.jobs.values().map(|entry| match entry {
-        Entry::Recent(recent) => recent.job.size_bytes(),
+        Entry::Recent(recent) => recent.job.as_ref().map_or(0, |job| job.size_bytes()),
         Entry::UnderWay(..) => panic!("none is running"),
     });
     assert_eq!(kept.sum::<usize>(), bytes);

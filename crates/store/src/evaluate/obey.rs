@@ -104,22 +104,21 @@ fn carry_out(
     // A chain never comes back to an instant, so there is no job of the next one yet.
     let Decision { verdict, schedule, next, cancel, entries } = decision;
     let tenant = schedule.tenant.clone();
-    changes.schedule = Some(ScheduleChange::Put(Arc::new(schedule)));
+    changes.schedule = Some(ScheduleChange::Put(schedule));
     changes.entries = entries;
     let mut others = Vec::new();
-    if let Some(next) = next.map(Arc::new) {
+    if let Some(next) = next {
         changes.note(JobChange::New(Arc::clone(&next)));
         others.push(next);
     }
     let job = match verdict {
         Verdict::Drop(job) => job,
         Verdict::Hold(job) => {
-            changes.put(Arc::new(job));
+            changes.put(job);
             return Ok((Err(Rejection::NotDue.into()), changes));
         }
-        Verdict::Fire(spec) => Job { spec, ..claimed },
+        Verdict::Fire(spec) => Arc::new(Job { spec, ..claimed }),
     };
-    let job = Arc::new(job);
     changes.put(Arc::clone(&job));
     for id in cancel {
         if let Some(cancelled) = changes.cancel(books, &tenant, id, now)? {

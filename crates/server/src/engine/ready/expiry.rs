@@ -69,9 +69,11 @@ impl Ready {
         let mut picks = Vec::new();
         for ((lane, tenant), ids) in over {
             let Some(slot) = self.lanes.get_mut(lane).and_then(Option::as_mut) else { continue };
+            let before = picks.len();
             for entry in slot.lane.remove(tenant.as_str(), |job| ids.contains(&job.id)) {
                 picks.push(self.picked(lane, entry, now));
             }
+            self.read_on(lane, picks.get(before..).unwrap_or_default());
         }
         if picks.len() < count_max {
             self.expiries.pause_until_ms = self.monotonic_ms + PAUSE_MS;

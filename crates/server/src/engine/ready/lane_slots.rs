@@ -35,7 +35,13 @@ pub(super) struct LaneSlot {
 }
 
 impl Ready {
+    /// The lane of a destination, if there is one. Neighbours mostly share theirs, which then need not be looked for by name.
     pub(super) fn known_lane(&self, destination: &Destination) -> Option<usize> {
+        if let Some((latest, index)) = &self.latest_lane
+            && latest.is_shared_with(destination)
+        {
+            return Some(*index);
+        }
         match destination {
             Destination::Queue(name) => self.queues.get(name),
             Destination::Target(target) => self.hosts.get(host_of(target)),
@@ -43,16 +49,12 @@ impl Ready {
         .copied()
     }
 
-    /// The lane of a destination, which is made if there is none. Neighbours mostly share theirs, which then need not be
-    /// looked for by name.
+    /// The lane of a destination, which is made if there is none.
     pub(super) fn lane_of(&mut self, destination: &Destination) -> usize {
-        if let Some((latest, index)) = &self.latest_lane
-            && latest.is_shared_with(destination)
-        {
-            return *index;
-        }
         let index = self.known_lane(destination).unwrap_or_else(|| self.new_lane(destination));
-        self.latest_lane = Some((destination.clone(), index));
+        if !self.latest_lane.as_ref().is_some_and(|(latest, _)| latest.is_shared_with(destination)) {
+            self.latest_lane = Some((destination.clone(), index));
+        }
         index
     }
 
@@ -103,13 +105,14 @@ impl Ready {
     }
 
     pub(super) fn activate(&mut self, index: usize) {
-        if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
+        let slot = self.lanes.get_mut(index).and_then(Option::as_mut);
+        if let Some(slot) = slot.filter(|slot| !slot.active && !slot.lane.is_empty()) {
             let can_move = if slot.is_queue {
                 !slot.seats.is_empty()
             } else {
                 slot.in_flight < slot.in_flight_max && !self.paces.waits(&slot.name)
             };
-            if can_move && !slot.active && !slot.lane.is_empty() {
+            if can_move {
                 slot.active = true;
                 let active = if slot.is_queue { &mut self.active_queues } else { &mut self.active_hosts };
                 active.push_back(index);

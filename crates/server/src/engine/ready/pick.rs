@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidewheel_core::glance;
 use tidewheel_core::job::Job;
 use tidewheel_core::lanes::Entry;
 use tidewheel_core::limits::TAKE_BYTES_MAX;
@@ -91,6 +92,7 @@ impl Ready {
             let turn_max = turn.borrower.as_ref().map_or(LANE_TURN, |(_, count)| (*count).min(LANE_TURN));
             let count = room.min(self.push_slots.free()).min(turn_max).min(count_max - push.len());
             let before = push.len();
+            self.look_ahead(index, count);
             for _ in 0..count {
                 let Some(entry) = self.next_push(&turn, now) else { break };
                 push.push(self.picked(index, entry, now));
@@ -99,6 +101,7 @@ impl Ready {
                 self.paces.took(&slot.name, push.len() - before);
             }
             self.end_push_turn(&turn, push.len() - before);
+            self.read_on(index, push.get(before..).unwrap_or_default());
             if count > 0 && push.len() == before {
                 // Everybody in it is at their cap: it would be looked at again and again.
                 self.allotments.stall(index);
@@ -166,6 +169,7 @@ impl Ready {
         let share = (slot.lane.len() + 1).div_ceil(slot.seats.len().max(1));
         let count = credits.min(share).min(count_max);
         let before = picks.len();
+        self.look_ahead(index, count.min(LANE_TURN));
         let mut bytes = sent_bytes(&first.item);
         picks.push(self.picked(index, first, now));
         // To one who asks once all goes in one answer; over a stream in as many messages as it takes.
@@ -179,6 +183,7 @@ impl Ready {
             let one = picks.last().map(Arc::clone);
             self.own_moved(one.as_deref(), picks.len() - before);
         }
+        self.read_on(index, picks.get(before..).unwrap_or_default());
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))
         } else {
@@ -214,7 +219,23 @@ impl Ready {
         }
     }
 
-    /// Notes that a job was picked.
+    /// Looks at what a lane is about to give.
+    fn look_ahead(&self, index: usize, count: usize) {
+        let Some(slot) = self.lanes.get(index).and_then(Option::as_ref) else { return };
+        glance::over(slot.lane.ahead(count).map(|job| self.glance(&job.id)));
+    }
+
+    /// Jobs were picked: what overflowed may have room in their place.
+    pub(super) fn read_on(&mut self, index: usize, picked: &[Arc<Job>]) {
+        let is_alike = |one: &Arc<Job>, other: &Arc<Job>| {
+            one.tenant == other.tenant && one.spec.priority == other.spec.priority
+        };
+        for job in picked.chunk_by(is_alike).filter_map(<[_]>::first) {
+            self.queue_refills(index, &job.tenant, job.spec.priority);
+        }
+    }
+
+    /// Notes that a job was picked. Whoever has picked enough sees to it that its lot is [read on](Self::read_on).
     pub(super) fn picked(&mut self, index: usize, entry: Entry<Arc<Job>>, now: Timestamp) -> Arc<Job> {
         let (tenant, id) = (&entry.item.tenant, entry.item.id);
         if let Some(slot) = self.lanes.get_mut(index).and_then(Option::as_mut) {
@@ -230,7 +251,6 @@ impl Ready {
             }
             self.allotments.began(tenant, id, &slot.name);
         }
-        self.queue_refills(index, tenant, entry.priority);
         self.time_from(tenant.as_str(), id, now);
         if let Some(held) = self.held.get_mut(&entry.item.id) {
             self.waiting_count = self.waiting_count.saturating_sub(1);

@@ -216,6 +216,7 @@ impl Ready {
         })?;
         let queue = Arc::clone(name);
         picks.push(self.picked(index, entry, now));
+        self.read_on(index, picks.last().map(std::slice::from_ref).unwrap_or_default());
         let recipient = if once {
             Recipient::Once(Box::new(self.unsubscribe(id)?))
         } else {

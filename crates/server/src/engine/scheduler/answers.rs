@@ -254,7 +254,7 @@ impl Scheduler {
                     self.ready.unstart(&job.id);
                     return None;
                 }
-                news.lags.note(pick, now.since_ms(expected_start(pick)));
+                news.lags.note(&job, now.since_ms(expected_start(&job)));
                 self.shared.traces.started(&job);
                 self.shared.attempt_started(pick, &job);
                 return Some(job);
