@@ -395,8 +395,8 @@ impl Inner {
 
     /// Takes note of a job that was read as waiting, if what was read is fresh. Says whether it waits.
     fn remember(&mut self, tag: JobTag, job: &Arc<Job>, is_fresh: bool) -> bool {
-        let (kept, generation) = (|| Some(Arc::clone(job)), self.generation);
-        let recent = || Recent { job: kept(), generation, bytes: job.size_bytes() };
+        let recent =
+            || Recent { job: Some(Arc::clone(job)), generation: self.generation, bytes: job.size_bytes() };
         let bytes = match self.jobs.entry(tag) {
             hash_map::Entry::Vacant(place) => {
                 if !is_fresh {

@@ -103,8 +103,22 @@ fn what_changed_since_it_was_read_is_not_remembered() {
     reading.keep_waiting(&mut vec![Arc::new(fresh.clone()), Arc::new(stale.clone())]);
     assert_eq!(known(&view, &fresh), Seen::Waiting);
     assert_eq!(known(&view, &stale), Seen::Nothing);
+    view.begin().keep_waiting(&mut vec![Arc::new(fresh.clone())]);
     view.publish(Published { changed: vec![JobTag::of(&fresh)], ..Published::default() });
     assert_eq!(known(&view, &fresh), Seen::Nothing, "forgotten when it changes");
+}
+
+#[test]
+fn what_is_handed_over_is_gone_until_it_is_read_again() {
+    let (view, job) = (View::default(), sample(1, 8));
+    for _ in 0..2 {
+        view.begin().keep_waiting(&mut vec![Arc::new(job.clone())]);
+        assert_eq!(known(&view, &job), Seen::Waiting);
+        assert_eq!(known(&view, &job), Seen::Nothing, "whoever asks next reads it from disk");
+    }
+    assert_eq!(view.lock().recent_bytes, [job.size_bytes(), 0], "read twice, it takes room once");
+    view.publish(started(&job));
+    assert_eq!((known(&view, &job), view.lock().recent_bytes), (Seen::UnderWay, [0, 0]));
 }
 
 #[test]
