@@ -150,7 +150,7 @@ impl Committer {
             if let Some(Order { command: Command::Claim { .. }, .. }) = orders.first() {
                 self.disk.shared.ahead.glance(jobs);
             } else {
-                // Their records are written.
+                // Most of them end their jobs, whose records are then written.
                 glance::over(jobs.map(glance::payload));
             }
             for (order, slot) in orders.iter().zip(slots) {
