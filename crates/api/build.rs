@@ -97,7 +97,10 @@ fn main() {
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     std::fs::write(Path::new(&out).join("descriptors.bin"), descriptors.encode_to_vec())
         .expect("OUT_DIR can be written to");
-    let mut config = tonic_prost_build::configure().bytes(".").codec_path("crate::proto::codec::LeanCodec");
+    let mut config = tonic_prost_build::configure()
+        .bytes(".")
+        .codec_path("crate::proto::codec::LeanCodec")
+        .extern_path(".tidewheel.v1.JobBatch", "crate::proto::job_batch::JobBatch");
     let both = ASKED.iter().chain(&ANSWERED).chain(&["ListFiringsResponse"]);
     for message in both {
         let path = format!(".tidewheel.v1.{message}");

@@ -31,7 +31,7 @@ impl Victim {
         match self.sent.pop_front() {
             Some(jobs) => jobs,
             None => match self.worker.next().await {
-                Ok(server_message::Message::Jobs(batch)) => batch.jobs,
+                Ok(server_message::Message::Jobs(batch)) => batch.jobs().unwrap(),
                 other => panic!("expected jobs: {other:?}"),
             },
         }
@@ -44,7 +44,7 @@ impl Victim {
         let answers = loop {
             match self.worker.next().await {
                 Ok(server_message::Message::OutcomeAnswers(answers)) => break answers.jobs,
-                Ok(server_message::Message::Jobs(batch)) => self.sent.push_back(batch.jobs),
+                Ok(server_message::Message::Jobs(batch)) => self.sent.push_back(batch.jobs().unwrap()),
                 other => panic!("expected answers: {other:?}"),
             }
         };

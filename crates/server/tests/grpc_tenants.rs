@@ -101,7 +101,7 @@ async fn a_tenant_at_its_cap_waits_and_nobody_waits_for_it() {
         let mut answers = if done_count <= 4 { 2 } else { 1 };
         while answers > 0 {
             match worker.next().await {
-                Ok(server_message::Message::Jobs(batch)) => held.extend(batch.jobs),
+                Ok(server_message::Message::Jobs(batch)) => held.extend(batch.jobs().unwrap()),
                 Ok(server_message::Message::OutcomeAnswers(_)) => {}
                 other => panic!("{other:?}"),
             }

@@ -119,7 +119,7 @@ async fn a_silent_worker_is_dead() {
     let (mut silent, first) = loop {
         let mut silent = server.worker(subscribe("q", 1)).await;
         match silent.next().await {
-            Ok(server_message::Message::Jobs(batch)) => break (silent, batch.jobs[0].clone()),
+            Ok(server_message::Message::Jobs(batch)) => break (silent, batch.jobs().unwrap().remove(0)),
             Ok(other) => panic!("expected a job: {other:?}"),
             Err(ended) => assert_eq!(code(&ended.unwrap()), "request_timeout"),
         }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any_service;
 use futures_util::Stream;
+use tidewheel_api::proto::job_batch::JobBatch;
 use tidewheel_api::proto::v1::worker_message::Message;
 use tidewheel_api::proto::v1::worker_server::{Worker as WorkerService, WorkerServer};
 use tidewheel_api::proto::v1::{
-    AttemptRef, JobBatch, LeasedJob, Outcome, OutcomeAnswer, OutcomeAnswers, ServerMessage, Subscribe,
-    Welcome, WorkerMessage, outcome, server_message,
+    AttemptRef, LeasedJob, Outcome, OutcomeAnswer, OutcomeAnswers, ServerMessage, Subscribe, Welcome,
+    WorkerMessage, outcome, server_message,
 };
 use tidewheel_api::worker::{Context, Error, Event, Failure, Stopper, Worker, WorkerConfig};
 use tidewheel_server::http::{ServeLimits, serve};
@@ -115,7 +116,8 @@ impl Talk {
             payload: "null".into(),
             ..LeasedJob::default()
         };
-        self.say(server_message::Message::Jobs(JobBatch { jobs: ids.iter().map(job).collect() }));
+        let jobs: Vec<LeasedJob> = ids.iter().map(job).collect();
+        self.say(server_message::Message::Jobs(JobBatch::new(&jobs)));
     }
 
     fn answer(&self, outcome: &Outcome, code: &str, detail: &str) {

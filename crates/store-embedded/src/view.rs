@@ -112,7 +112,7 @@ pub(crate) struct Published {
     pub(crate) running: Vec<(JobTag, UnderWay)>,
     /// Attempts that ended, and their jobs changed with it.
     pub(crate) ended: Vec<JobTag>,
-    /// Other jobs whose stored record changed, new ones included.
+    /// Other jobs whose stored record changed. Of new ones nobody has read anything.
     pub(crate) changed: Vec<JobTag>,
 }
 

@@ -1,6 +1,7 @@
 //! The messages and services of the gRPC API, made from `proto/` when the crate is built.
 
 pub mod codec;
+pub mod job_batch;
 mod json;
 
 /// `tidewheel.v1`: workers, jobs and schedules.

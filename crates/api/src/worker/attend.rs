@@ -1,10 +1,12 @@
-//! Running one handler: its timeout, its panics, and the grace it has once it is to stop.
+//! Running handlers: their timeouts, their panics, the grace they have once they are to stop, and how many share a task.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::bounds;
@@ -13,6 +15,11 @@ use super::failure::Failure;
 use super::handlers::{Handler, Verdict, Work};
 use super::time;
 use crate::proto::v1::{Cancelled, Failed, Snoozed, Succeeded, outcome, snoozed};
+
+/// Handlers that share a task, at most.
+const HANDFUL_MAX: usize = 32;
+/// A handful that takes longer is too much for one task.
+const HANDFUL_TIME: Duration = Duration::from_micros(500);
 
 /// An attempt that is over.
 pub(super) struct Ended {
@@ -47,6 +54,12 @@ struct Reporter {
     ended: mpsc::UnboundedSender<Ended>,
 }
 
+impl Reporter {
+    fn report(mut self, outcome: Option<outcome::Result>) {
+        self.verdict = Some(outcome);
+    }
+}
+
 impl Drop for Reporter {
     fn drop(&mut self) {
         let panicked = || Some(failed(Failure::Retry("the handler panicked".to_owned())));
@@ -56,26 +69,104 @@ impl Drop for Reporter {
     }
 }
 
-/// Runs a handler to its end and reports it.
+/// What to run, and with what.
+pub(super) type Turn = (Handler, Arc<Attempt>);
+
+/// Runs handlers to their ends and reports them: one after the other as long as each ends at once, so that those with little to do
+/// share one task. Whoever has to wait goes on in a task of its own, and so does each of the rest behind one that takes long.
 pub(super) async fn attend(
-    handler: Handler,
-    attempt: Arc<Attempt>,
+    turns: Vec<Turn>,
     patience: Patience,
     ended: mpsc::UnboundedSender<Ended>,
+    handfuls: Arc<Handfuls>,
 ) {
-    let mut reporter = Reporter { attempt: Arc::clone(&attempt), verdict: None, ended };
-    reporter.verdict = Some(run(&handler, &attempt, patience).await);
+    let (began, count) = (time::now(), turns.len());
+    let mut rest = Rest { turns: turns.into_iter(), patience, ended, handfuls };
+    let mut all_at_once = true;
+    while let Some((handler, attempt)) = rest.turns.next() {
+        let (ended, is_last) = (rest.ended.clone(), rest.turns.len() == 0);
+        let reporter = Reporter { attempt: Arc::clone(&attempt), verdict: None, ended };
+        let mut work = handler(Context::new(Arc::clone(&attempt)));
+        let polled = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        let timeout = patience.timeout_of(&attempt);
+        match polled {
+            Poll::Ready(verdict) => reporter.report(conclude(&attempt, timeout, Some(verdict))),
+            Poll::Pending => {
+                all_at_once = false;
+                // Apart, because it is large: where a handler need not wait, its task is small.
+                let waits = Box::pin(async move {
+                    let verdict = wait_for(work, &attempt, timeout, patience.grace).await;
+                    reporter.report(conclude(&attempt, timeout, verdict));
+                });
+                if is_last {
+                    rest.handfuls.learn(count, false);
+                    return waits.await;
+                }
+                tokio::spawn(waits);
+            }
+        }
+        if time::now().saturating_duration_since(began) >= HANDFUL_TIME {
+            all_at_once = false;
+            break;
+        }
+    }
+    rest.handfuls.learn(count, all_at_once);
 }
 
-async fn run(handler: &Handler, attempt: &Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
-    let mut work = handler(Context::new(Arc::clone(attempt)));
-    let timeout = patience.timeout_of(attempt);
-    let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-    let verdict = match at_once {
-        Poll::Ready(verdict) => Some(verdict),
-        // Apart, because it is large: where a handler need not wait, its task is small.
-        Poll::Pending => Box::pin(wait_for(work, attempt, timeout, patience.grace)).await,
-    };
+/// Turns that are still to come. Should they not come here, because a handler panicked or took long, each has a task of its own.
+struct Rest {
+    turns: std::vec::IntoIter<Turn>,
+    patience: Patience,
+    ended: mpsc::UnboundedSender<Ended>,
+    handfuls: Arc<Handfuls>,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if self.turns.len() == 0 {
+            return;
+        }
+        self.handfuls.learn(self.turns.len(), false);
+        // Without a runtime the worker is gone.
+        let Ok(runtime) = Handle::try_current() else { return };
+        for turn in self.turns.by_ref() {
+            let (ended, handfuls) = (self.ended.clone(), Arc::clone(&self.handfuls));
+            runtime.spawn(attend(vec![turn], self.patience, ended, handfuls));
+        }
+    }
+}
+
+/// How many handlers may share a task: more and more while they end at once, and one alone as soon as one does not.
+#[derive(Debug)]
+pub(super) struct Handfuls(AtomicUsize);
+
+impl Default for Handfuls {
+    fn default() -> Self {
+        Self(AtomicUsize::new(1))
+    }
+}
+
+impl Handfuls {
+    pub(super) fn size(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A handful of so many ran; whether all ended at once.
+    fn learn(&self, count: usize, all_at_once: bool) {
+        if !all_at_once {
+            self.0.store(1, Ordering::Relaxed);
+        } else if count >= self.size() {
+            self.0.store((2 * count).min(HANDFUL_MAX), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is reported of an attempt whose handler has said so, or nothing in its time.
+fn conclude(
+    attempt: &Attempt,
+    timeout: Option<Duration>,
+    verdict: Option<Verdict>,
+) -> Option<outcome::Result> {
     match (attempt.stopping(), verdict) {
         (Some(Stop::Cancelled | Stop::LeaseOver), _) => None,
         (Some(Stop::TimedOut), None) => Some(timed_out(timeout, None)),
@@ -160,7 +251,8 @@ mod tests {
     async fn ending(handler: Handler, attempt: Arc<Attempt>, patience: Patience) -> Option<outcome::Result> {
         let (ended, mut heard) = mpsc::unbounded_channel();
         // In a task, as a panic would end the test.
-        drop(tokio::spawn(attend(handler, attempt, patience, ended)).await);
+        let handfuls = Arc::default();
+        drop(tokio::spawn(attend(vec![(handler, attempt)], patience, ended, handfuls)).await);
         heard.recv().await.and_then(|ended| ended.outcome)
     }
 
@@ -252,5 +344,66 @@ mod tests {
         ending_worker.stop(Stop::Shutdown);
         let outcome = ending(stops, ending_worker, PATIENCE).await;
         assert!(matches!(outcome, Some(outcome::Result::Snoozed(_))), "{outcome:?}");
+    }
+
+    /// Runs a handful of these, of which the handlers are told by the job's type; in which order they ended, and how.
+    async fn endings(handlers: &[(&str, Handler)]) -> (Vec<(String, bool)>, Arc<Handfuls>) {
+        let (ended, mut heard) = mpsc::unbounded_channel();
+        let turn = |(name, handler): &(&str, Handler)| {
+            let job = LeasedJob { id: (*name).to_owned(), payload: "null".into(), ..LeasedJob::default() };
+            (Arc::clone(handler), Arc::new(Attempt::new(job)))
+        };
+        let (turns, handfuls) = (handlers.iter().map(turn).collect(), Arc::default());
+        drop(tokio::spawn(attend(turns, PATIENCE, ended, Arc::clone(&handfuls))).await);
+        let mut endings = Vec::new();
+        while let Some(ended) = heard.recv().await {
+            let succeeded = matches!(ended.outcome, Some(outcome::Result::Succeeded(_)));
+            endings.push((ended.attempt.job.id.clone(), succeeded));
+        }
+        (endings, handfuls)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_in_a_handful_waits_for_another_or_is_lost_with_it() {
+        let at_once = || typed(|_, (): ()| async move { Ok(()) });
+        let waits = typed(|_, (): ()| async move {
+            time::sleep(Duration::from_secs(60)).await;
+            Ok(())
+        });
+        let panics = typed(|_, (): ()| async move { if true { panic!("on purpose") } else { Ok(()) } });
+        let (endings, handfuls) = endings(&[
+            ("a", at_once()),
+            ("waits", waits),
+            ("b", at_once()),
+            ("panics", panics),
+            ("c", at_once()),
+            ("d", at_once()),
+        ])
+        .await;
+        let expected =
+            [("a", true), ("b", true), ("panics", false), ("c", true), ("d", true), ("waits", true)];
+        assert_eq!(endings, expected.map(|(name, succeeded)| (name.to_owned(), succeeded)));
+        assert!(handfuls.size() <= 2, "it begins anew");
+    }
+
+    #[tokio::test]
+    async fn handlers_share_a_task_only_while_they_end_at_once() {
+        let handfuls = Arc::new(Handfuls::default());
+        for size in [2, 4, 8, 16, 32, 32] {
+            handfuls.learn(handfuls.size(), true);
+            assert_eq!(handfuls.size(), size);
+        }
+        handfuls.learn(1, true);
+        assert_eq!(handfuls.size(), 32, "a few that are left over tell nothing");
+        let slow = || {
+            raw(|_, payload| {
+                // Blocks, as a handler should not.
+                let began = time::now();
+                while time::now().saturating_duration_since(began) < HANDFUL_TIME {}
+                std::future::ready(Ok(payload))
+            })
+        };
+        let (endings, learnt) = endings(&[("a", slow()), ("b", slow())]).await;
+        assert_eq!((endings.len(), learnt.size()), (2, 1));
     }
 }

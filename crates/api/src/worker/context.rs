@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use prost::{DecodeError, Message as _};
 use serde::Serialize;
 use tidewheel_core::limits::SECOND_MS;
 use tidewheel_core::time::Timestamp;
@@ -69,6 +70,17 @@ impl Attempt {
     pub(super) fn new(job: LeasedJob) -> Self {
         let (key, stop) = (Key::of(&job.id), AtomicU8::new(0));
         Self { job, key, stop, stopped: Notify::new(), progress: Mutex::new(None) }
+    }
+
+    /// Reads a job to where it stays: with all its fields it is too large to be moved about.
+    pub(super) fn read(encoded: Bytes) -> Result<Arc<Self>, DecodeError> {
+        let mut attempt = Arc::new(Self::new(LeasedJob::default()));
+        // Nobody else has it yet.
+        if let Some(attempt) = Arc::get_mut(&mut attempt) {
+            attempt.job.merge(encoded)?;
+            attempt.key = Key::of(&attempt.job.id);
+        }
+        Ok(attempt)
     }
 
     /// Asks it to stop; the first reason stands.

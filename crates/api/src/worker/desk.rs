@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::DecodeError;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
 use tokio::time::Instant;
@@ -14,9 +15,9 @@ use tokio::time::Instant;
 use super::attend::Ended;
 use super::context::{Attempt, Key, Stop};
 use super::refusal;
+use crate::proto::job_batch::JobBatch;
 use crate::proto::v1::{
-    AttemptRef, CancelJobs, HeartbeatAnswers, JobBatch, LeasedJob, OutcomeAnswer, OutcomeAnswers, Released,
-    TakeBack, outcome,
+    AttemptRef, CancelJobs, HeartbeatAnswers, OutcomeAnswer, OutcomeAnswers, Released, TakeBack, outcome,
 };
 
 /// Outcomes that no server has answered for; beyond it no more jobs are asked for.
@@ -203,15 +204,16 @@ impl Desk {
         self.room.capacity.saturating_sub(self.credits + self.waiting + self.running)
     }
 
-    pub(super) fn receive(&mut self, batch: JobBatch, now: Instant) {
-        self.credits = self.credits.saturating_sub(batch.jobs.len());
-        for job in batch.jobs {
-            self.take_in(job, now);
+    /// Takes in what was sent, up to what cannot be read.
+    pub(super) fn receive(&mut self, batch: JobBatch, now: Instant) -> Result<(), DecodeError> {
+        self.credits = self.credits.saturating_sub(batch.len());
+        for encoded in batch.into_encoded() {
+            self.take_in(Attempt::read(encoded)?, now);
         }
+        Ok(())
     }
 
-    fn take_in(&mut self, job: LeasedJob, now: Instant) {
-        let attempt = Arc::new(Attempt::new(job));
+    fn take_in(&mut self, attempt: Arc<Attempt>, now: Instant) {
         let token = attempt.job.token;
         if let Some(known) = self.held.get(&attempt.key) {
             if known.token >= token {

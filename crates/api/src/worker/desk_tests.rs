@@ -10,10 +10,11 @@ use super::attend::Ended;
 use super::context::{Attempt, Context, Stop};
 use super::desk::{Beats, Desk, Room};
 use super::time;
+use crate::proto::job_batch::JobBatch;
 use crate::proto::v1::worker_message::Message;
 use crate::proto::v1::{
-    AttemptRef, CancelJob, CancelJobs, Failed, HeartbeatAnswer, HeartbeatAnswers, JobBatch, LeasedJob,
-    OutcomeAnswer, OutcomeAnswers, Succeeded, TakeBack, outcome,
+    AttemptRef, CancelJob, CancelJobs, Failed, HeartbeatAnswer, HeartbeatAnswers, LeasedJob, OutcomeAnswer,
+    OutcomeAnswers, Succeeded, TakeBack, outcome,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -29,7 +30,7 @@ fn desk(now: Instant) -> Desk {
 
 fn jobs(ids: &[&str], token: u64) -> JobBatch {
     let job = |id: &&str| LeasedJob { id: (*id).to_owned(), token, ..LeasedJob::default() };
-    JobBatch { jobs: ids.iter().map(job).collect() }
+    JobBatch::new(&ids.iter().map(job).collect::<Vec<_>>())
 }
 
 fn start_all(desk: &mut Desk, now: Instant) -> Vec<Arc<Attempt>> {
@@ -69,7 +70,7 @@ fn credits(words: &[Message]) -> u32 {
 fn no_more_run_at_once_than_may_and_credits_come_back_as_jobs_end() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     assert_eq!(running.len(), 2);
     assert!(desk.words(now).is_empty(), "nothing to say, no room to offer");
@@ -85,7 +86,7 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
     let now = time::now();
     let mut desk = desk(now);
     for id in ["a", "b", "c"] {
-        desk.receive(jobs(&[id], 1), now);
+        desk.receive(jobs(&[id], 1), now).unwrap();
         let started = start_all(&mut desk, now);
         desk.ended(ended(&started[0]));
         let said = outcomes(&desk.words(now)).len();
@@ -107,7 +108,7 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
 fn a_brief_answer_is_for_all_of_its_batch_that_it_does_not_name() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now).unwrap();
     let report = |desk: &mut Desk| {
         start_all(desk, now).iter().for_each(|attempt| desk.ended(ended(attempt)));
         let words = desk.words(now);
@@ -129,7 +130,7 @@ fn a_brief_answer_is_for_all_of_its_batch_that_it_does_not_name() {
     desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 1 });
     assert_eq!(desk.unreported(), 1);
     // A later attempt of a job is not ended by an answer to an earlier one.
-    desk.receive(jobs(&["d"], 2), now);
+    desk.receive(jobs(&["d"], 2), now).unwrap();
     desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 3 });
     assert_eq!(desk.unreported(), 1);
     assert_eq!(report(&mut desk), Some(4));
@@ -141,7 +142,7 @@ fn a_brief_answer_is_for_all_of_its_batch_that_it_does_not_name() {
 fn what_has_not_started_is_handed_back_and_what_has_is_told() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now).unwrap();
     start_all(&mut desk, now);
     let attempt = |id: &str| AttemptRef { id: id.into(), token: 1 };
     desk.asked_back(TakeBack {
@@ -160,7 +161,7 @@ fn what_has_not_started_is_handed_back_and_what_has_is_told() {
 fn a_cancel_stops_what_runs_and_drops_what_waits() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     let cancel = |id: &str, token| CancelJob { id: id.into(), token, reason: "cancelled".into() };
     desk.called_off(&CancelJobs { jobs: vec![cancel("a", 1), cancel("b", 7), cancel("c", 1)] });
@@ -175,9 +176,9 @@ fn a_cancel_stops_what_runs_and_drops_what_waits() {
 fn leases_are_extended_in_time_and_not_trusted_to_their_end() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a"], 1), now);
+    desk.receive(jobs(&["a"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
-    desk.receive(jobs(&["b", "c"], 1), now);
+    desk.receive(jobs(&["b", "c"], 1), now).unwrap();
     let later = now + LEASE / 2;
     let beats = |words: &[Message]| -> usize {
         words
@@ -213,7 +214,7 @@ fn with_empty_hands_it_is_heard_of_less_often() {
     assert_eq!(desk.look_at(), start + beats.idle);
     assert!(desk.words(start + beats.busy).is_empty());
     let handed_at = start + 2 * beats.busy;
-    desk.receive(jobs(&["a"], 1), handed_at);
+    desk.receive(jobs(&["a"], 1), handed_at).unwrap();
     let said = desk.words(handed_at);
     assert!(matches!(said[..], [Message::Heartbeats(_)]), "{said:?}");
     assert_eq!(desk.unanswered_since(), Some(handed_at));
@@ -223,7 +224,7 @@ fn with_empty_hands_it_is_heard_of_less_often() {
 fn while_an_answer_is_late_it_is_heard_of_and_its_wait_counts_from_the_question() {
     let start = time::now();
     let mut desk = desk(start);
-    desk.receive(jobs(&["a"], 1), start);
+    desk.receive(jobs(&["a"], 1), start).unwrap();
     start_all(&mut desk, start);
     let asked_at = start + LEASE / 2;
     assert!(matches!(&desk.words(asked_at)[..], [.., Message::Heartbeats(beats)] if beats.jobs.len() == 1));
@@ -242,7 +243,7 @@ fn while_an_answer_is_late_it_is_heard_of_and_its_wait_counts_from_the_question(
 fn another_session_hears_at_once_of_all_that_is_still_held() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     desk.ended(ended(&running[0]));
     let named = |words: &[Message]| -> Vec<String> {
@@ -266,10 +267,10 @@ fn another_session_hears_at_once_of_all_that_is_still_held() {
 fn a_later_attempt_of_the_same_job_replaces_the_earlier() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a"], 1), now);
+    desk.receive(jobs(&["a"], 1), now).unwrap();
     let first = start_all(&mut desk, now);
-    desk.receive(jobs(&["a"], 2), now);
-    desk.receive(jobs(&["a"], 2), now);
+    desk.receive(jobs(&["a"], 2), now).unwrap();
+    desk.receive(jobs(&["a"], 2), now).unwrap();
     assert_eq!(first[0].stopping(), Some(Stop::LeaseOver));
     let second = start_all(&mut desk, now);
     assert_eq!(second.len(), 1);
@@ -283,10 +284,10 @@ fn a_later_attempt_of_the_same_job_replaces_the_earlier() {
 fn a_drained_desk_hands_back_and_asks_for_nothing() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c"], 1), now);
+    desk.receive(jobs(&["a", "b", "c"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     desk.drain();
-    desk.receive(jobs(&["d"], 1), now);
+    desk.receive(jobs(&["d"], 1), now).unwrap();
     let words = desk.words(now);
     assert_eq!(outcomes(&words), [("c".to_owned(), true), ("d".to_owned(), true)]);
     assert_eq!(credits(&words), 0);
@@ -307,7 +308,7 @@ fn failure(words: &[Message], id: &str) -> Option<Failed> {
 fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b"], 1), now);
+    desk.receive(jobs(&["a", "b"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     running.iter().for_each(|attempt| desk.ended(ended(attempt)));
     assert_eq!(outcomes(&desk.words(now)).len(), 2);
@@ -330,7 +331,7 @@ fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
     assert_eq!(desk.outcomes_answered(OutcomeAnswers { jobs: vec![invalid], batch: 0 }).len(), 1);
     assert!(outcomes(&desk.words(now)).is_empty());
     assert!(desk.is_empty());
-    desk.receive(jobs(&["c"], 1), now);
+    desk.receive(jobs(&["c"], 1), now).unwrap();
     assert_eq!(start_all(&mut desk, now).len(), 1, "it goes on with others");
 }
 
@@ -338,7 +339,7 @@ fn what_the_server_cannot_take_of_an_attempt_becomes_its_failure_once() {
 fn a_farewell_says_first_what_has_begun_and_what_was_handed_back_is_nobodys_news() {
     let now = time::now();
     let mut desk = desk(now);
-    desk.receive(jobs(&["a", "b", "c", "d"], 1), now);
+    desk.receive(jobs(&["a", "b", "c", "d"], 1), now).unwrap();
     let running = start_all(&mut desk, now);
     desk.ended(ended(&running[0]));
     desk.drain();
@@ -367,7 +368,7 @@ fn progress_of_many_jobs_is_said_in_parts_that_a_server_takes() {
     desk.welcomed(true, Beats::default(), now);
     let ids: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    desk.receive(jobs(&ids, 1), now);
+    desk.receive(jobs(&ids, 1), now).unwrap();
     for attempt in start_all(&mut desk, now) {
         Context::new(attempt).progress(&"x".repeat(RESULT_BYTES_MAX - 2)).expect("it fits");
     }

@@ -8,7 +8,7 @@ use tidewheel_core::limits::{WORKER_DEAD_MS, WORKER_IDLE_HEARTBEAT_MS_DEFAULT};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::attend::{Ended, Patience, attend};
+use super::attend::{Ended, Handfuls, Patience, Turn, attend};
 use super::config::WorkerConfig;
 use super::desk::{Beats, Desk, Room};
 use super::error::Error;
@@ -47,6 +47,7 @@ pub(super) struct Session {
     tell_ended: mpsc::UnboundedSender<Ended>,
     ended: mpsc::UnboundedReceiver<Ended>,
     batch: Vec<Ended>,
+    handfuls: Arc<Handfuls>,
     wishes: watch::Receiver<Wish>,
     wish: Wish,
     /// Until when handlers may go on, once it drains.
@@ -73,6 +74,7 @@ impl Session {
             tell_ended,
             ended,
             batch: Vec::new(),
+            handfuls: Arc::default(),
             wishes,
             wish: Wish::Work,
             drained_at: None,
@@ -172,7 +174,7 @@ impl Session {
             }
             tokio::select! {
                 heard = hear.next() => {
-                    self.hear(heard?);
+                    self.hear(heard?)?;
                     heard_at = time::now();
                 }
                 () = self.event() => {
@@ -192,9 +194,9 @@ impl Session {
     async fn leave(&mut self, say: Say, mut hear: Hear) -> Result<(), Error> {
         drop(say);
         let last_words = async {
-            while let Ok(heard) = hear.next().await {
-                self.hear(heard);
-            }
+            while let Ok(heard) = hear.next().await
+                && self.hear(heard).is_ok()
+            {}
         };
         // A server that does not end the stream in time is left all the same.
         tokio::time::timeout(LEAVE_WITHIN, last_words).await.ok();
@@ -204,9 +206,12 @@ impl Session {
         Err(Error::Lost("jobs came while the worker left; they are handed back".to_owned()))
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: Heard) -> Result<(), Error> {
         match heard {
-            server_message::Message::Jobs(batch) => self.desk.receive(batch, time::now()),
+            server_message::Message::Jobs(batch) => {
+                let received = self.desk.receive(batch, time::now());
+                received.map_err(|fault| Error::Lost(format!("a job came that cannot be read: {fault}")))?;
+            }
             server_message::Message::OutcomeAnswers(answers) => {
                 for answer in self.desk.outcomes_answered(answers) {
                     let (id, code, detail) = (answer.id, answer.code, answer.detail);
@@ -219,6 +224,7 @@ impl Session {
             // The stream ends by itself; what runs goes on, and is reported to the next server.
             server_message::Message::GoAway(_) | server_message::Message::Welcome(_) => {}
         }
+        Ok(())
     }
 
     /// Waits for something, while handlers go on.
@@ -284,16 +290,26 @@ impl Session {
     fn start_jobs(&mut self) {
         let patience = Patience { timeout: self.config.timeout, grace: self.config.grace };
         let now = time::now();
+        let handful = self.handfuls.size();
+        let mut turns = Vec::new();
+        let start = |turns: Vec<Turn>| {
+            if !turns.is_empty() {
+                tokio::spawn(attend(turns, patience, self.tell_ended.clone(), Arc::clone(&self.handfuls)));
+            }
+        };
         while let Some(attempt) = self.desk.next_to_start(now) {
             if let Some(handler) = self.handlers.of(&attempt.job.r#type) {
-                let (handler, ended) = (Arc::clone(handler), self.tell_ended.clone());
-                tokio::spawn(attend(handler, attempt, patience, ended));
+                turns.push((Arc::clone(handler), attempt));
+                if turns.len() >= handful {
+                    start(std::mem::take(&mut turns));
+                }
             } else {
                 let error = format!("this worker has no handler for {:?}", attempt.job.r#type);
                 let outcome = outcome::Result::Failed(Failed { error, ..Failed::default() });
                 self.desk.ended(Ended { attempt, outcome: Some(outcome) });
             }
         }
+        start(turns);
     }
 
     fn tell(&self, event: &Event) {
@@ -315,7 +331,8 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::proto::v1::{JobBatch, LeasedJob};
+    use crate::proto::job_batch::JobBatch;
+    use crate::proto::v1::LeasedJob;
 
     /// A worker that is cut off looks after what it holds now and then; it is not busy with being cut off.
     #[tokio::test(start_paused = true)]
@@ -324,7 +341,7 @@ mod tests {
         let (_wishes, wished) = watch::channel(Wish::Work);
         let mut session = Session::new(WorkerConfig::new("http://nowhere", "q"), Handlers::default(), wished);
         let job = LeasedJob { id: "a".to_owned(), token: 1, ..LeasedJob::default() };
-        session.desk.receive(JobBatch { jobs: vec![job] }, time::now());
+        session.desk.receive(JobBatch::new(&[job]), time::now()).unwrap();
         let (began, mut looks) = (time::now(), 0);
         let comes_back = std::future::poll_fn(|_| {
             looks += 1;

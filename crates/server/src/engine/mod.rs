@@ -79,7 +79,7 @@ use endings::Ends;
 use leases::Renewal;
 use ownership::Ownership;
 use scheduler::{Message, Scheduler};
-use sent_bytes::sent_bytes;
+pub(crate) use sent_bytes::sent_bytes;
 use set_back::SetBack;
 use territory::Territory;
 use tidings::Tidings;

@@ -40,6 +40,17 @@ pub(super) enum Look {
     Again,
 }
 
+/// What a sweep may find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Nothing that anybody knows of, and what is lost here is known.
+    Nothing,
+    /// News between nodes are lost unheard.
+    Maybe,
+    /// Something is known to be lost.
+    Known,
+}
+
 /// Where a cursor is.
 type Place = (Bucket, Part);
 
@@ -90,6 +101,10 @@ pub(super) enum Reached {
 #[derive(Debug)]
 struct CursorState {
     after: Option<Position>,
+    /// Where it began: everything from there on to `after` has been read.
+    began: Timestamp,
+    /// A sweep has left what it has read alone.
+    is_left: bool,
     /// The earliest job that may be unread.
     next_at: Timestamp,
     /// Not worth reading before this instant.
@@ -107,6 +122,8 @@ impl CursorState {
     fn starting_at(at: Timestamp, last_at: Timestamp) -> Self {
         Self {
             after: Some(just_before(at)),
+            began: at,
+            is_left: false,
             next_at: at,
             not_before: Timestamp::MIN,
             had_no_room: false,
@@ -118,6 +135,13 @@ impl CursorState {
 
     fn go_on(&mut self, after: Option<Position>, next_at: Timestamp) {
         (self.after, self.next_at) = (after, next_at);
+    }
+
+    /// Whether a sweep that has found a job at this time leaves it to this reader, which has just come by there. Once: should it
+    /// go on reading for long, the next sweep looks.
+    fn is_left_alone(&mut self, at: Timestamp) -> bool {
+        let has_passed = self.began <= at && self.after.is_some_and(|after| after.at >= at);
+        has_passed && !std::mem::replace(&mut self.is_left, true)
     }
 }
 
@@ -199,6 +223,7 @@ impl Scan {
         if cursor.after.is_some_and(|after| after.at >= at) {
             cursor.after = Some(just_before(at));
         }
+        cursor.began = cursor.began.min(at);
         if at < cursor.next_at {
             cursor.next_at = at;
             // A reader may be waiting for room for what comes later.

@@ -68,9 +68,9 @@ impl Shared {
     }
 
     /// An attempt started; `planned` is the job as it was before.
-    pub(super) fn attempt_started(&self, planned: &Job, job: &Arc<Job>) {
-        let is_late = |job: &Job| job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
-        if is_late(job) && !is_late(planned) {
+    pub(super) fn attempt_started(&self, was_catch_up: bool, job: &Arc<Job>) {
+        let is_catch_up = job.spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
+        if is_catch_up && !was_catch_up {
             self.tidings.tell(|| Tiding::Missed { job: Arc::clone(job), made_up: true });
         }
     }

@@ -99,12 +99,12 @@ impl Traces {
 
     /// What whoever runs the job's attempt goes on with.
     pub(crate) fn handed_on(&self, job: &Job) -> Option<TraceContext> {
-        let span_id = ids::attempt(job.id, job.status.token);
+        let span_id = || ids::attempt(job.id, job.status.token);
         match (&job.spec.trace, &self.0) {
-            (Some(trace), _) => Some(trace.with_span(span_id)),
+            (Some(trace), _) => Some(trace.with_span(span_id())),
             (None, Some(recorder)) => {
                 let trace_id = ids::trace_id(job.id);
-                Some(TraceContext::new(trace_id, span_id, recorder.samples(trace_id)))
+                Some(TraceContext::new(trace_id, span_id(), recorder.samples(trace_id)))
             }
             (None, None) => None,
         }

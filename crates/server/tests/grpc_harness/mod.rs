@@ -178,7 +178,7 @@ impl Worker {
         let mut jobs = Vec::new();
         while jobs.len() < count {
             match self.next().await {
-                Ok(server_message::Message::Jobs(batch)) => jobs.extend(batch.jobs),
+                Ok(server_message::Message::Jobs(batch)) => jobs.extend(batch.jobs().unwrap()),
                 other => panic!("expected jobs: {other:?}"),
             }
         }

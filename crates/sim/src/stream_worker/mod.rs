@@ -209,7 +209,7 @@ impl Process {
                 continue;
             };
             match pushed {
-                Some(Push::Jobs(jobs)) => self.receive(jobs, line, tasks),
+                Some(Push::Jobs { jobs, .. }) => self.receive(jobs, line, tasks),
                 Some(Push::Stop(stop)) => self.hands.stop((stop.id, stop.token)),
                 Some(Push::TakeBack(keys)) => keys.into_iter().for_each(|key| self.hand_back(key, line)),
                 // It may go at once, or when the server does.
@@ -264,7 +264,7 @@ impl Process {
                 return false;
             }
             match push {
-                Some(Push::Jobs(jobs)) => {
+                Some(Push::Jobs { jobs, .. }) => {
                     self.count(&jobs, line);
                     jobs.iter().for_each(|job| self.report_late(job));
                     line.add_credits(jobs.len());

@@ -66,7 +66,7 @@ impl Pointer {
 /// One job in the group.
 pub(super) struct Slot {
     /// Which one it is, where there is no job to tell it.
-    absent: Option<JobKey>,
+    absent: Option<Box<JobKey>>,
     /// Where it stood and lay before the group.
     pub(super) start: Option<(State, Place)>,
     /// Its attempt before the group: number, record in `claims`, whether it has one in `leases`.
@@ -78,14 +78,14 @@ pub(super) struct Slot {
     /// Whether that record is a lean one.
     pub(super) is_lean: bool,
     /// Its record in full, for one that stays as it was but may be lean on disk.
-    pub(super) in_full: Option<Slice>,
+    pub(super) in_full: Option<Box<Slice>>,
     /// The attempt under way has a lease or progress its claim does not know of.
     pub(super) lease_changed: bool,
 }
 
 impl Slot {
     pub(super) fn absent(key: JobKey) -> Self {
-        Self { absent: Some(key), ..Self::empty() }
+        Self { absent: Some(Box::new(key)), ..Self::empty() }
     }
 
     fn empty() -> Self {
@@ -110,7 +110,7 @@ impl Slot {
 
     /// Which job it is; of one that was there and is not any more, too.
     pub(super) fn key(&self) -> Option<LentKey<'_>> {
-        self.job.as_deref().map(LentKey::of).or_else(|| self.absent.as_ref().map(JobKey::lent))
+        self.job.as_deref().map(LentKey::of).or_else(|| self.absent.as_ref().map(|key| key.lent()))
     }
 }
 
@@ -178,21 +178,44 @@ impl Group {
         at
     }
 
-    /// Makes the job of a slot what it is now.
-    pub(super) fn put(&mut self, at: usize, next: Arc<Job>) {
-        self.put_as(at, next, None);
+    /// Makes the job of a slot what it is now, in the place of what it was if nobody else has that.
+    pub(super) fn put(&mut self, at: usize, next: Job) -> Arc<Job> {
+        let before = self.note_next(at, &next, None);
+        let next = match before {
+            Some(mut job) => {
+                if let Some(place) = Arc::get_mut(&mut job) {
+                    *place = next;
+                    job
+                } else {
+                    Arc::new(next)
+                }
+            }
+            None => Arc::new(next),
+        };
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.job = Some(Arc::clone(&next));
+        }
+        next
     }
 
     /// Makes the job of a slot what it is now, with that lean record, if there is one.
     pub(super) fn put_as(&mut self, at: usize, next: Arc<Job>, lean: Option<Slice>) {
-        let Some(slot) = self.slots.get_mut(at) else { return };
+        self.note_next(at, &next, lean);
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.job = Some(next);
+        }
+    }
+
+    /// Notes what the record of a job becomes; takes the job out as it was.
+    fn note_next(&mut self, at: usize, next: &Job, lean: Option<Slice>) -> Option<Arc<Job>> {
+        let slot = self.slots.get_mut(at)?;
         let before = slot.job.take();
         if next.status.state == State::Running {
             slot.lease_changed = before.as_ref().is_some_and(|job| job.status.state == State::Running);
             self.bytes += 96;
             // A claim leaves the record as it was, unless it found that the job makes up for a missed one.
-            if let Some(before) = before.filter(|before| before.spec.occurrence != next.spec.occurrence) {
-                let waited = Job { spec: Arc::clone(&next.spec), ..Job::clone(&before) };
+            if let Some(before) = before.as_ref().filter(|it| it.spec.occurrence != next.spec.occurrence) {
+                let waited = Job { spec: Arc::clone(&next.spec), ..Job::clone(before) };
                 let record = record::encode_slice(&waited, &mut self.scratch);
                 self.bytes += record.len() + 128;
                 slot.rest = Some(Some((Place::of(&waited), record)));
@@ -200,12 +223,12 @@ impl Group {
             }
         } else {
             slot.is_lean = lean.is_some();
-            let record = lean.unwrap_or_else(|| record::encode_slice(&next, &mut self.scratch));
+            let record = lean.unwrap_or_else(|| record::encode_slice(next, &mut self.scratch));
             self.bytes += record.len() + 128;
-            slot.rest = Some(Some((Place::of(&next), record)));
+            slot.rest = Some(Some((Place::of(next), record)));
             slot.lease_changed = false;
         }
-        slot.job = Some(next);
+        before
     }
 
     /// What a key that the group knows was used for, if it is not free.
@@ -265,7 +288,7 @@ impl Group {
     /// Takes the job of a slot out.
     pub(super) fn remove(&mut self, at: usize) {
         if let Some(slot) = self.slots.get_mut(at) {
-            slot.absent = slot.job.take().map(|job| JobKey::of(&job)).or(slot.absent.take());
+            slot.absent = slot.job.take().map(|job| Box::new(JobKey::of(&job))).or(slot.absent.take());
             slot.rest = Some(None);
             slot.is_lean = false;
         }
@@ -301,7 +324,7 @@ impl Group {
                     }
                 }
                 None if slot.start.is_some_and(|(_, place)| place == Place::Home) => {
-                    slot.in_full = in_full();
+                    slot.in_full = in_full().map(Box::new);
                 }
                 Some(_) | None => {}
             }

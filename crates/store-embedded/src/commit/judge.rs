@@ -352,11 +352,7 @@ fn obey(group: &mut Group, now: Timestamp, order: &Order, at: usize) -> Result<A
     let slot = group.slots.get_mut(at).ok_or(Refusal::NotFound)?;
     let job = slot.job.as_ref().ok_or(Refusal::NotFound)?;
     match transition(job, &order.command, now)? {
-        Change::To(next) => {
-            let next = Arc::new(next);
-            group.put(at, Arc::clone(&next));
-            Ok(Applied { job: next, changed: true, others: Vec::new() })
-        }
+        Change::To(next) => Ok(Applied { job: group.put(at, next), changed: true, others: Vec::new() }),
         Change::Nothing => Ok(Applied { job: Arc::clone(job), changed: false, others: Vec::new() }),
         Change::Gone => {
             let job = Arc::clone(job);

@@ -120,7 +120,7 @@ impl Committer {
             is_changed = true;
         }
         if let Some(record) = in_full {
-            plan.writes.batch.put(Keyspace::Waiting, key.natural(shards), record);
+            plan.writes.batch.put(Keyspace::Waiting, key.natural(shards), *record);
         }
         let now = slot.job.as_ref().filter(|job| job.status.running.is_some());
         let ended = slot.attempt.filter(|(attempt, ..)| now.is_none_or(|job| job.status.attempt != *attempt));
@@ -134,7 +134,8 @@ impl Committer {
                 is_changed = false;
             }
         }
-        if is_changed {
+        // Of a new one nobody has read anything.
+        if is_changed && slot.start.is_some() {
             plan.writes.published.changed.push(key.tag());
         }
         let Some(job) = now else { return Ok(()) };

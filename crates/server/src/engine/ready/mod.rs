@@ -394,21 +394,22 @@ impl Ready {
 
     /// A job has ended or is run elsewhere: forgets it. Says whether it was being delivered.
     pub(super) fn forget(&mut self, job: &Job) -> bool {
-        match self.held.get_mut(&job.id).map(|held| &mut held.stage) {
-            Some(Stage::Claiming { called_off, .. }) => {
+        let hash_map::Entry::Occupied(mut place) = self.held.entry(job.id) else {
+            self.end_allotted(&job.id);
+            return false;
+        };
+        match &mut place.get_mut().stage {
+            Stage::Claiming { called_off, .. } => {
                 *called_off = true;
                 false
             }
-            Some(Stage::Delivering(_)) => {
-                self.end_delivery(&job.id);
+            Stage::Delivering(_) => {
+                let held = place.remove();
+                self.ended(&job.id, held);
                 true
             }
-            Some(Stage::Wheel | Stage::Lane(_)) => {
+            Stage::Wheel | Stage::Lane(_) => {
                 self.forget_waiting(job);
-                false
-            }
-            None => {
-                self.end_allotted(&job.id);
                 false
             }
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
 
-use super::{CursorState, Look, Part, Place, Scan, Stretch, TenantScan, TenantShard, just_before};
+use super::{CursorState, Look, Lost, Part, Place, Scan, Stretch, TenantScan, TenantShard, just_before};
 
 /// The cursors of one round for each part: it ends when the last of them does.
 #[derive(Debug, Default)]
@@ -191,23 +191,22 @@ impl TenantScan {
 }
 
 impl Scan {
-    /// Looks again through a bucket in which a tenant's first job is at `first_at`. `is_lost` is whether something is known to be
-    /// lost.
+    /// Looks again through a bucket in which a tenant's first job is at `first_at`.
     pub(in crate::engine) fn sweep(
         &mut self,
         of: &TenantShard,
         first_at: Timestamp,
         now: Timestamp,
-        is_lost: bool,
+        lost: Lost,
     ) {
         let boundary = self.missed_before;
-        self.sweep_in(self.part_of(first_at), of, first_at, (now, is_lost));
+        self.sweep_in(self.part_of(first_at), of, first_at, (now, lost));
         if first_at < boundary && Bucket::of(first_at) == Bucket::of(boundary) {
-            self.sweep_in(Part::Live, of, boundary, (now, is_lost));
+            self.sweep_in(Part::Live, of, boundary, (now, lost));
         }
     }
 
-    fn sweep_in(&mut self, part: Part, of: &TenantShard, at: Timestamp, (now, is_lost): (Timestamp, bool)) {
+    fn sweep_in(&mut self, part: Part, of: &TenantShard, at: Timestamp, (now, lost): (Timestamp, Lost)) {
         let place = (Bucket::of(at), part);
         let horizon = now.plus_ms(self.lookahead_ms);
         if at > now {
@@ -215,9 +214,17 @@ impl Scan {
             // all of it again, and just then.
             let is_read = |scan: &TenantScan| scan.is_reading_first(place) || scan.passed_until(place) >= at;
             let has_cursor = |scan: &&TenantScan| scan.cursors.contains_key(&place);
-            if is_lost || at > horizon || !self.tenants.get(of).filter(has_cursor).is_some_and(is_read) {
+            if lost == Lost::Known
+                || at > horizon
+                || !self.tenants.get(of).filter(has_cursor).is_some_and(is_read)
+            {
                 self.announce_in(part, of, at);
             }
+            return;
+        }
+        // Else the first sweep after a start would have a herd that falls due just then read a second time.
+        let first = self.tenants.get_mut(of).and_then(|scan| scan.cursors.get_mut(&place));
+        if lost == Lost::Nothing && first.is_some_and(|first| first.is_left_alone(at)) {
             return;
         }
         self.tenants.entry(of.clone()).or_default().again.sweep(place, at, horizon);

@@ -175,7 +175,7 @@ fn a_sweep_takes_nobody_back_and_looks_through_what_was_passed() {
     scan.open(&of("a"), at(650_000));
     let more = |ms| Reached::More(job_at(ms));
     assert_eq!(read(&mut scan, now, more(20)), (Look::First, old, Some(just_before(at(10))), at(now)));
-    let swept = |scan: &mut Scan| [10, 650_000].map(|ms| scan.sweep(&of("a"), at(ms), at(now), false));
+    let swept = |scan: &mut Scan| [10, 650_000].map(|ms| scan.sweep(&of("a"), at(ms), at(now), Lost::Maybe));
     swept(&mut scan);
     // By turns; what was read once no further than it was then.
     assert_eq!(read(&mut scan, now, more(15)), (Look::Again, old, Some(just_before(at(10))), at(20)));
@@ -208,37 +208,85 @@ fn a_sweep_leaves_a_herd_to_whoever_has_read_it_ahead() {
         (read.stretch.look, read.after)
     };
     let (taken_back, last) = (just_before(at(herd)), job_at(herd));
-    for (is_lost, after) in [(false, last), (true, taken_back)] {
+    for (lost, after) in [(Lost::Nothing, last), (Lost::Maybe, last), (Lost::Known, taken_back)] {
         let (mut scan, read) = read_ahead();
         scan.done(&read.stretch, Reached::More(last), at(now));
-        scan.sweep(&of("a"), at(herd), at(now), is_lost);
-        assert_eq!(goes_on(scan), (Look::First, Some(after)), "lost: {is_lost}");
+        scan.sweep(&of("a"), at(herd), at(now), lost);
+        assert_eq!(goes_on(scan), (Look::First, Some(after)), "lost: {lost:?}");
         let (mut scan, read) = read_ahead();
-        scan.sweep(&of("a"), at(herd), at(now), is_lost);
+        scan.sweep(&of("a"), at(herd), at(now), lost);
         scan.done(&read.stretch, Reached::More(last), at(now));
-        assert_eq!(goes_on(scan), (Look::First, Some(after)), "while it is read; lost: {is_lost}");
+        assert_eq!(goes_on(scan), (Look::First, Some(after)), "while it is read; lost: {lost:?}");
     }
     // What comes sooner than anybody is on the way for is announced, and what nobody reads any more.
     let (mut scan, read) = read_ahead();
     scan.done(&read.stretch, Reached::End { next_at: Some(at(100_000)) }, at(now));
-    scan.sweep(&of("a"), at(50_000), at(now), false);
+    scan.sweep(&of("a"), at(50_000), at(now), Lost::Maybe);
     assert_eq!(scan.next_wake(), Some(at(now)));
     scan.next_read(at(now), at(now + 2_000), |_| true);
     assert_eq!(scan.next_wake(), Some(at(48_000)));
     let (mut scan, read) = read_ahead();
     scan.done(&read.stretch, Reached::End { next_at: None }, at(now));
-    scan.sweep(&of("a"), at(herd), at(now), false);
+    scan.sweep(&of("a"), at(herd), at(now), Lost::Maybe);
     assert_eq!(goes_on(scan), (Look::First, Some(taken_back)));
+}
+
+/// A herd that is being read when it falls due is not read twice, unless somebody has reason to.
+#[test]
+fn the_first_sweep_leaves_what_is_just_being_read_to_its_reader() {
+    let now = 1_000;
+    let half_read = |opened_at| {
+        let mut scan = Scan::new(0, at(0));
+        scan.announce(&of("a"), at(opened_at));
+        read(&mut scan, now, Reached::More(job_at(500)));
+        scan
+    };
+    let is_looked_through = |scan: &mut Scan| {
+        let looks = [(); 2].map(|()| {
+            let read = scan.next_read(at(now), at(now), |_| true).unwrap();
+            scan.done(&read.stretch, Reached::More(job_at(600)), at(now));
+            read.stretch.look
+        });
+        looks.contains(&Look::Again)
+    };
+    for (opened_at, lost, expected) in [
+        (500, Lost::Nothing, false),
+        (400, Lost::Nothing, false),
+        (500, Lost::Maybe, true),
+        (500, Lost::Known, true),
+    ] {
+        let mut scan = half_read(opened_at);
+        scan.sweep(&of("a"), at(500), at(now), lost);
+        assert_eq!(is_looked_through(&mut scan), expected, "{opened_at} {lost:?}");
+        scan.sweep(&of("a"), at(500), at(now), lost);
+        assert!(is_looked_through(&mut scan), "by the next sweep at the latest");
+    }
+    // It began behind what the sweep has found, as it may after a start.
+    let mut scan = half_read(500);
+    scan.sweep(&of("a"), at(499), at(now), Lost::Nothing);
+    assert!(is_looked_through(&mut scan));
+    // It was taken back to it, and has read it since.
+    let mut scan = half_read(500);
+    scan.announce(&of("a"), at(499));
+    read(&mut scan, now, Reached::More(job_at(500)));
+    scan.sweep(&of("a"), at(499), at(now), Lost::Nothing);
+    assert!(!is_looked_through(&mut scan));
+    // Nobody reads there any more.
+    let mut scan = half_read(500);
+    read(&mut scan, now, Reached::End { next_at: None });
+    scan.sweep(&of("a"), at(500), at(now), Lost::Nothing);
+    let read = scan.next_read(at(now), at(now), |_| true).unwrap();
+    assert_eq!(read.stretch.look, Look::Again);
 }
 
 #[test]
 fn what_is_swept_while_it_is_looked_through_is_looked_through_once_more() {
     let mut scan = Scan::new(0, at(0));
-    scan.sweep(&of("a"), at(10), at(100), false);
+    scan.sweep(&of("a"), at(10), at(100), Lost::Maybe);
     let under_way = scan.next_read(at(100), at(100), |_| true).unwrap();
     assert_eq!((under_way.stretch.look, under_way.until), (Look::Again, at(100)));
     for first_at in [10, 12] {
-        scan.sweep(&of("a"), at(first_at), at(150), false);
+        scan.sweep(&of("a"), at(first_at), at(150), Lost::Maybe);
     }
     let end = Reached::End { next_at: Some(at(140)) };
     scan.done(&under_way.stretch, end, at(150));
@@ -258,7 +306,7 @@ fn news_take_a_reader_back_also_while_something_is_looked_through() {
     scan.announce(&of("a"), at(50));
     let more = |ms| Reached::More(job_at(ms));
     read(&mut scan, 100, more(60));
-    scan.sweep(&of("a"), at(10), at(100), false);
+    scan.sweep(&of("a"), at(10), at(100), Lost::Maybe);
     let again = scan.next_read(at(100), at(100), |_| true).unwrap();
     assert_eq!((again.stretch.look, again.until), (Look::Again, at(60)));
     scan.announce(&of("a"), at(30));
@@ -273,7 +321,7 @@ fn news_take_a_reader_back_also_while_something_is_looked_through() {
 fn what_is_swept_of_what_was_missed_keeps_to_its_pace_and_holds_up_no_live_jobs() {
     let boundary = at(300_000);
     let mut scan = Scan::new(0, boundary);
-    scan.sweep(&of("a"), at(100), at(400_000), false);
+    scan.sweep(&of("a"), at(100), at(400_000), Lost::Maybe);
     let live = scan.next_read(at(400_000), at(400_000), |_| false).unwrap();
     assert_eq!((live.stretch.part, live.after), (Part::Live, Some(just_before(boundary))));
     scan.found_made_up(&live.stretch, (at(310_000), at(420_000)), at(400_000));
@@ -296,7 +344,7 @@ fn what_is_swept_of_what_was_missed_keeps_to_its_pace_and_holds_up_no_live_jobs(
 fn what_is_found_to_come_before_the_job_that_is_waited_for_is_read_in_time() {
     let mut scan = Scan::new(0, at(0));
     scan.announce(&of("a"), at(500));
-    scan.sweep(&of("a"), at(10), at(100), false);
+    scan.sweep(&of("a"), at(10), at(100), Lost::Maybe);
     let (look, _, _, until) = read(&mut scan, 100, Reached::End { next_at: Some(at(300)) });
     assert_eq!((look, until), (Look::Again, at(100)));
     assert_eq!(scan.next_read(at(299), at(299), |_| true), None);
@@ -308,7 +356,7 @@ fn what_is_found_to_come_before_the_job_that_is_waited_for_is_read_in_time() {
 fn what_fell_due_during_a_round_and_was_passed_is_looked_through_in_the_next() {
     let mut scan = Scan::new(0, at(0));
     scan.announce(&of("a"), at(500));
-    scan.sweep(&of("a"), at(10), at(100), false);
+    scan.sweep(&of("a"), at(10), at(100), Lost::Maybe);
     assert_eq!(read(&mut scan, 100, Reached::More(job_at(20))).0, Look::Again);
     let (look, _, after, until) = read(&mut scan, 200, Reached::End { next_at: Some(at(150)) });
     assert_eq!((look, after, until), (Look::Again, Some(job_at(20)), at(100)));
@@ -331,7 +379,7 @@ fn what_is_found_to_be_made_up_for_during_a_round_is_read_in_it() {
         read.until
     };
     let live = |scan: &mut Scan, last| {
-        scan.sweep(&of("a"), at(10), at(100), false);
+        scan.sweep(&of("a"), at(10), at(100), Lost::Maybe);
         let read = scan.next_read(at(100), at(100), |_| true).unwrap();
         assert_eq!((read.stretch.look, read.stretch.part), (Look::Again, Part::Live));
         scan.found_made_up(&read.stretch, (at(10), at(last)), at(100));
@@ -351,7 +399,7 @@ fn what_is_found_to_be_made_up_for_during_a_round_is_read_in_it() {
 #[test]
 fn live_jobs_are_looked_through_also_while_what_was_missed_is_without_end() {
     let mut scan = Scan::new(0, at(300_000));
-    scan.sweep(&of("a"), at(100), at(400_000), false);
+    scan.sweep(&of("a"), at(100), at(400_000), Lost::Maybe);
     let more = [200, 300_200, 300, 300_300].map(|ms| Reached::More(job_at(ms)));
     let parts = more.map(|reached| {
         let read = scan.next_read(at(400_000), at(400_000), |_| true).unwrap();
@@ -366,13 +414,13 @@ fn a_clock_that_is_set_back_leaves_no_sweep_waiting_for_it() {
     let mut scan = Scan::new(0, at(0));
     scan.announce(&of("a"), at(900));
     for tenant in ["a", "b"] {
-        scan.sweep(&of(tenant), at(10), at(500), false);
+        scan.sweep(&of(tenant), at(10), at(500), Lost::Maybe);
     }
     let under_way = scan.next_read(at(500), at(500), |_| true).unwrap();
     scan.look_again(at(100));
     assert!(!scan.is_reading(&under_way), "it belongs to a round that is no more");
     assert_eq!(scan.next_read(at(100), at(100), |_| true), None);
-    scan.sweep(&of("b"), at(10), at(100), false);
+    scan.sweep(&of("b"), at(10), at(100), Lost::Maybe);
     let (look, _, after, until) = read(&mut scan, 100, Reached::End { next_at: None });
     assert_eq!((look, after, until), (Look::Again, Some(just_before(at(10))), at(100)));
     assert_eq!(scan.cursors().count(), 1, "whoever has nothing left is forgotten");

@@ -11,7 +11,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{DuePage, Error, Refusal};
 
 use super::{READ_RETRY_MS, Scheduler};
-use crate::engine::claims::{Claim, Granted};
+use crate::engine::claims::{Claim, Granted, Pick};
 use crate::engine::deliver::Report;
 use crate::engine::governor::MadeUp;
 use crate::engine::peers;
@@ -181,7 +181,7 @@ impl Scheduler {
             Ok(granted) => granted,
             Err(error) => {
                 tracing::error!(%error, count = claim.picks.len(), "jobs could not be claimed");
-                claim.picks.iter().for_each(|job| self.ready.unclaim(&job.id));
+                claim.picks.iter().for_each(|pick| self.ready.unclaim(&pick.id));
                 self.shared.note_poison(&error);
                 claim.takers.into_iter().for_each(|(taker, count)| self.refuse(taker, count, &error));
                 return;
@@ -211,7 +211,7 @@ impl Scheduler {
     /// What came of each claim: the jobs whose attempts may start.
     fn start_each(
         &mut self,
-        picks: &[Arc<Job>],
+        picks: &[Pick],
         granted: Vec<Granted>,
         times: (Timestamp, i64),
         news: &mut ClaimNews,
@@ -219,24 +219,23 @@ impl Scheduler {
         let mut started = Vec::with_capacity(granted.len());
         let mut granted = granted.into_iter();
         for picks in picks.chunks(HANDFUL) {
-            glance::over(picks.iter().map(glance::job));
             glance::over(granted.as_slice().iter().take(HANDFUL).map(Granted::glance));
-            self.glance(picks.iter());
+            self.glance(picks.iter().map(|pick| &pick.id));
             let pairs = picks.iter().zip(granted.by_ref());
             started.extend(pairs.map(|(pick, it)| self.started(pick, it, times, news)));
         }
         started
     }
 
-    /// Looks at what is held of jobs that were looked at.
-    fn glance<'j>(&self, jobs: impl Iterator<Item = &'j Arc<Job>>) {
-        glance::over(jobs.map(|job| self.ready.glance(&job.id) ^ self.leases.glance(&job.id)));
+    /// Looks at what is held of jobs.
+    pub(super) fn glance<'j>(&self, ids: impl Iterator<Item = &'j JobId>) {
+        glance::over(ids.map(|id| self.ready.glance(id) ^ self.leases.glance(id)));
     }
 
     /// What came of one claim; the job, if its attempt may start.
     fn started(
         &mut self,
-        pick: &Job,
+        pick: &Pick,
         granted: Granted,
         (now, monotonic_ms): (Timestamp, i64),
         news: &mut ClaimNews,
@@ -256,7 +255,7 @@ impl Scheduler {
                 }
                 news.lags.note(&job, now.since_ms(expected_start(&job)));
                 self.shared.traces.started(&job);
-                self.shared.attempt_started(pick, &job);
+                self.shared.attempt_started(pick.is_catch_up, &job);
                 return Some(job);
             }
             // Called off meanwhile; but it may have been asked for again since, and claimed as such.
@@ -267,7 +266,8 @@ impl Scheduler {
                 self.shared.tell_of_end(&job);
             }
             Granted::Refused(refusal) => {
-                let trace_id = self.shared.traces.trace_id_of(pick).map(tracing::field::display);
+                let trace_id =
+                    self.shared.traces.trace_id(pick.id, pick.trace_id).map(tracing::field::display);
                 tracing::debug!(job_id = named(&pick.id), trace_id, %refusal, "a claim was refused");
                 self.ready.unclaim(&pick.id);
                 news.refused += 1;
@@ -353,7 +353,7 @@ impl Scheduler {
         while jobs.len() > 0 {
             let handful = jobs.as_slice().iter().take(HANDFUL);
             glance::over(handful.clone().map(glance::job));
-            self.glance(handful);
+            self.glance(handful.map(|job| &job.id));
             jobs.by_ref().take(HANDFUL).for_each(|job| self.reported_one(job, now));
         }
         for (_, id, token) in &refused {

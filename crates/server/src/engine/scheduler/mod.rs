@@ -334,11 +334,11 @@ impl Scheduler {
         while self.claims < self.config.claims_max {
             let count_max = self.config.claim_batch_max;
             let claim = if let Some(picks) = self.ready.pick_expired(now, count_max) {
-                Claim { picks, takers: Vec::new(), is_over: true }
+                Claim::new(picks, Vec::new(), true)
             } else {
                 match self.ready.pick(now, count_max) {
-                    Some(Picked::Push(picks)) => Claim { picks, takers: Vec::new(), is_over: false },
-                    Some(Picked::Take(picks, takers)) => Claim { picks, takers, is_over: false },
+                    Some(Picked::Push(picks)) => Claim::new(picks, Vec::new(), false),
+                    Some(Picked::Take(picks, takers)) => Claim::new(picks, takers, false),
                     None => return true,
                 }
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidewheel_core::job::Job;
+use tidewheel_core::job::{Destination, Job};
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use super::{Message, READ_RETRY_MS, Scheduler};
 use crate::engine::governor::MadeUp;
 use crate::engine::leases::Renewal;
 use crate::engine::ready::{Allotment, MayWait, Offer, Stage};
-use crate::engine::scan::{Look, TenantShard};
+use crate::engine::scan::{Look, Lost, TenantShard};
 use crate::engine::spread::Spreads;
 use crate::engine::{Whereabouts, is_waiting};
 
@@ -86,6 +86,11 @@ impl Scheduler {
     }
 
     fn listed(&mut self, look: Look, tenants: Vec<(TenantShard, Timestamp)>, now: Timestamp) {
+        let lost = match (self.sweeps_for_lost, self.shared.territory.is_shared()) {
+            (true, _) => Lost::Known,
+            (false, true) => Lost::Maybe,
+            (false, false) => Lost::Nothing,
+        };
         for (of, first_at) in tenants {
             // A listing may end after its shard was lost. Were its tenants taken up, and the shard gained again, they would be
             // read as if nothing had been in between.
@@ -94,7 +99,7 @@ impl Scheduler {
             }
             match look {
                 Look::First => self.scan.open(&of, first_at),
-                Look::Again => self.scan.sweep(&of, first_at, now, self.sweeps_for_lost),
+                Look::Again => self.scan.sweep(&of, first_at, now, lost),
             }
         }
     }
@@ -189,14 +194,14 @@ impl Scheduler {
         if !is_waiting(&job) {
             self.pass_on(&job);
             if self.ready.forget(&job) {
-                self.deliverer.abort(&job.id);
+                self.abort(&job);
             }
             return;
         }
         match self.ready.stage(&job.id) {
             Some(Stage::Delivering(_)) => {
                 self.ready.end_delivery(&job.id);
-                self.deliverer.abort(&job.id);
+                self.abort(&job);
             }
             // It may have got another priority.
             Some(Stage::Lane(_)) => {
@@ -205,6 +210,13 @@ impl Scheduler {
             Some(Stage::Wheel | Stage::Claiming { .. }) | None => {}
         }
         self.take_in(job, now);
+    }
+
+    /// Drops a push under way. What workers have is no push.
+    fn abort(&self, job: &Job) {
+        if matches!(job.spec.destination, Destination::Target(_)) {
+            self.deliverer.abort(&job.id);
+        }
     }
 
     pub(super) fn whereabouts(&self, job: &Job, now: Timestamp) -> Whereabouts {

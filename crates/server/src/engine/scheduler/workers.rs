@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidewheel_core::glance::{self, HANDFUL};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Ending, Job, Token};
 use tidewheel_core::limits::{WORKER_JOBS_BYTES_MAX, WORKERS_COUNT_MAX};
@@ -67,11 +68,18 @@ impl Scheduler {
                 let ended =
                     jobs.iter().filter(|(job, renewal)| renewal.is_none() && job.status.running.is_none());
                 self.ready.own_moved(ended.clone().next().map(|(job, _)| &**job), ended.count());
-                for (job, renewal) in jobs {
-                    self.worker_reported(session, &job);
-                    match renewal {
-                        Some(by) => self.renewed(&job, by),
-                        None => self.changed(job, now),
+                let mut jobs = jobs.into_iter();
+                while jobs.len() > 0 {
+                    let handful = jobs.as_slice().iter().take(HANDFUL).map(|(job, _)| job);
+                    glance::over(handful.clone().map(glance::job));
+                    self.glance(handful.clone().map(|job| &job.id));
+                    glance::over(handful.map(|job| self.workers.holding(&job.id).is_some()));
+                    for (job, renewal) in jobs.by_ref().take(HANDFUL) {
+                        self.worker_reported(session, &job);
+                        match renewal {
+                            Some(by) => self.renewed(&job, by),
+                            None => self.changed(job, now),
+                        }
                     }
                 }
             }
@@ -215,19 +223,22 @@ impl Scheduler {
         self.workers.kept_busy(id, monotonic_ms, self.config.worker_dead_ms);
         self.ready.own_moved(running.first().map(|job| &**job), running.len());
         let mut left = Vec::new();
-        for batch in in_messages(running) {
-            for job in &batch {
+        for (jobs, bytes) in in_messages(running) {
+            for job in &jobs {
                 // Whoever still has an attempt before this one was not heard of since.
-                self.call_off_older(job);
-                self.workers.hold(id, job, Some(monotonic_ms));
+                if let Some(before) = self.workers.hold(id, job, Some(monotonic_ms))
+                    && before.token < job.status.token
+                {
+                    self.superseded(job.id, &before);
+                }
             }
-            let Some(session) = self.workers.get(id) else { return batch };
-            session.unsent.add(batch.iter().map(|job| job.size_bytes()).sum());
-            if let Err(refused) = session.pushes.send(Push::Jobs(batch))
-                && let Push::Jobs(batch) = refused.0
+            let Some(session) = self.workers.get(id) else { return jobs };
+            session.unsent.add(bytes);
+            if let Err(refused) = session.pushes.send(Push::Jobs { jobs, bytes })
+                && let Push::Jobs { jobs, .. } = refused.0
             {
-                batch.iter().for_each(|job| drop(self.workers.release(&job.id)));
-                left.extend(batch);
+                jobs.iter().for_each(|job| drop(self.workers.release(&job.id)));
+                left.extend(jobs);
             }
         }
         left
@@ -275,10 +286,14 @@ impl Scheduler {
     /// A job is no longer in its worker's hands.
     pub(super) fn forget_holding(&mut self, id: &JobId) -> Option<SessionId> {
         let held = self.workers.release(id)?;
-        if let Some(subscriber) = self.workers.get(held.session).and_then(|session| session.subscriber) {
+        self.has_one_less(held.session);
+        Some(held.session)
+    }
+
+    fn has_one_less(&mut self, session: SessionId) {
+        if let Some(subscriber) = self.workers.get(session).and_then(|session| session.subscriber) {
             self.ready.finished(subscriber, 1);
         }
-        Some(held.session)
     }
 
     /// An attempt ended without its worker: tells it to stop.
@@ -295,13 +310,19 @@ impl Scheduler {
 
     /// Another attempt is under way than the one a worker holds: tells that worker to stop.
     pub(super) fn call_off_older(&mut self, job: &Job) {
-        let Some(held) = self.workers.holding(&job.id).filter(|held| held.token < job.status.token) else {
+        if self.workers.holding(&job.id).is_none_or(|held| held.token >= job.status.token) {
             return;
-        };
-        let token = held.token;
-        let session = self.forget_holding(&job.id).and_then(|session| self.workers.get(session));
-        if let Some(session) = session {
-            session.push(Push::Stop(Stop { id: job.id, token, cancelled: false }));
+        }
+        if let Some(held) = self.workers.release(&job.id) {
+            self.superseded(job.id, &held);
+        }
+    }
+
+    /// A worker holds an attempt that was followed by another.
+    fn superseded(&mut self, id: JobId, held: &Holding) {
+        self.has_one_less(held.session);
+        if let Some(session) = self.workers.get(held.session) {
+            session.push(Push::Stop(Stop { id, token: held.token, cancelled: false }));
         }
     }
 
@@ -387,17 +408,17 @@ fn public_id(secret: u128) -> u64 {
     u64::try_from(secret >> 64).unwrap_or(0)
 }
 
-/// Cuts jobs into messages of a size that every client takes.
-fn in_messages(jobs: Vec<Arc<Job>>) -> Vec<Vec<Arc<Job>>> {
-    let (mut messages, mut bytes) = (Vec::new(), 0);
+/// Cuts jobs into messages of a size that every client takes; says how much is in each.
+fn in_messages(jobs: Vec<Arc<Job>>) -> Vec<(Vec<Arc<Job>>, usize)> {
+    let mut messages: Vec<(Vec<Arc<Job>>, usize)> = Vec::new();
     for job in jobs {
-        bytes += sent_bytes(&job);
+        let more = sent_bytes(&job);
         match messages.last_mut() {
-            Some(last) if bytes <= WORKER_JOBS_BYTES_MAX => Vec::push(last, job),
-            Some(_) | None => {
-                bytes = sent_bytes(&job);
-                messages.push(vec![job]);
+            Some((last, bytes)) if *bytes + more <= WORKER_JOBS_BYTES_MAX => {
+                last.push(job);
+                *bytes += more;
             }
+            Some(_) | None => messages.push((vec![job], more)),
         }
     }
     messages

@@ -177,8 +177,8 @@ impl Pushes {
     /// What comes next; `None` when the server is gone.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Push>> {
         let polled = self.pushes.poll_recv(context);
-        if let Poll::Ready(Some(Push::Jobs(jobs))) = &polled
-            && self.unsent.sent(jobs.iter().map(|job| job.size_bytes()).sum())
+        if let Poll::Ready(Some(Push::Jobs { bytes, .. })) = &polled
+            && self.unsent.sent(*bytes)
         {
             self.shared.tell(Message::Worker(WorkerMessage::ReadsOn { session: self.session }, None));
         }
@@ -191,7 +191,7 @@ impl Drop for Pushes {
         self.pushes.close();
         let mut unsent = Vec::new();
         while let Ok(push) = self.pushes.try_recv() {
-            if let Push::Jobs(jobs) = push {
+            if let Push::Jobs { jobs, .. } = push {
                 unsent.extend(jobs.iter().map(|job| (job.id, job.status.token)));
             }
         }

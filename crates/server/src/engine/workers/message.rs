@@ -72,7 +72,12 @@ pub enum Refused {
 #[derive(Debug)]
 pub enum Push {
     /// Jobs to run.
-    Jobs(Vec<Arc<Job>>),
+    Jobs {
+        /// Which.
+        jobs: Vec<Arc<Job>>,
+        /// About how much they are in a message.
+        bytes: usize,
+    },
     /// An attempt to stop: it no longer counts.
     Stop(Stop),
     /// Jobs to hand back, if they have not started.

@@ -256,12 +256,15 @@ impl Workers {
         overdue
     }
 
-    /// Notes that a session holds a job; `unstarted_since_ms` unless it has started.
-    pub(in crate::engine) fn hold(&mut self, id: SessionId, job: &Job, unstarted_since_ms: Option<i64>) {
-        let Destination::Queue(queue) = &job.spec.destination else { return };
-        self.release(&job.id);
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.jobs.insert(job.id);
+    /// Notes that a session holds a job; `unstarted_since_ms` unless it has started. Returns in whose hands it was.
+    pub(in crate::engine) fn hold(
+        &mut self,
+        id: SessionId,
+        job: &Job,
+        unstarted_since_ms: Option<i64>,
+    ) -> Option<Holding> {
+        let Destination::Queue(queue) = &job.spec.destination else { return None };
+        self.sessions.get_mut(&id)?.jobs.insert(job.id);
         let holding = Holding {
             session: id,
             token: job.status.token,
@@ -270,10 +273,16 @@ impl Workers {
             priority: job.spec.priority,
             unstarted_since_ms,
         };
-        self.held.insert(job.id, holding);
+        let before = self.held.insert(job.id, holding);
+        if let Some(before) = before.as_ref().filter(|before| before.session != id)
+            && let Some(session) = self.sessions.get_mut(&before.session)
+        {
+            session.jobs.remove(&job.id);
+        }
         if let Some(since_ms) = unstarted_since_ms {
             self.note_unstarted(queue, since_ms, job.id);
         }
+        before
     }
 
     fn note_unstarted(&mut self, queue: &Arc<str>, since_ms: i64, job: JobId) {

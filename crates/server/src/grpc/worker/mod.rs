@@ -4,6 +4,7 @@
 //! `outgoing` sends what the engine and those answers have for it, as fast as the worker reads. A worker that does not
 //! read its answers is not read from, and one that does not read its jobs gets no more.
 
+mod leased;
 mod listen;
 mod outgoing;
 mod read;

@@ -75,7 +75,7 @@ impl Outgoing {
 
     fn told(&mut self, push: Push) -> Poll<Option<Result<ServerMessage, Status>>> {
         match push {
-            Push::Jobs(jobs) => message(write::jobs(&jobs, &self.traces)),
+            Push::Jobs { jobs, bytes } => message(write::jobs(&jobs, bytes, &self.traces)),
             Push::Stop(stop) => message(write::stop(stop)),
             Push::TakeBack(jobs) => message(write::take_back(&jobs)),
             Push::GoAway => {

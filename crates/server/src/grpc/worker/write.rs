@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tidewheel_api::proto::v1::{
-    AttemptRef, CancelJob, CancelJobs, Heartbeat, HeartbeatAnswer, JobBatch, LeasedJob, Outcome,
-    OutcomeAnswer, TakeBack, Welcome as WelcomeMessage, server_message::Message,
+    AttemptRef, CancelJob, CancelJobs, Heartbeat, HeartbeatAnswer, Outcome, OutcomeAnswer, TakeBack,
+    Welcome as WelcomeMessage, server_message::Message,
 };
 use tidewheel_core::id::JobId;
-use tidewheel_core::job::{Destination, Job, Token};
+use tidewheel_core::job::{Job, Token};
 use tidewheel_core::limits::WORKER_HEARTBEAT_MS;
 use tidewheel_store::Applied;
 
+use super::leased;
 use crate::engine::{Stop, Welcome};
 use crate::grpc::instant::{duration, instant};
 use crate::http::{Problem, worker_id};
@@ -36,38 +37,8 @@ pub(super) fn welcome(welcome: &Welcome) -> Message {
     })
 }
 
-pub(super) fn jobs(jobs: &[Arc<Job>], traces: &Traces) -> Message {
-    Message::Jobs(JobBatch { jobs: jobs.iter().map(|job| leased(job, traces)).collect() })
-}
-
-fn leased(job: &Job, traces: &Traces) -> LeasedJob {
-    let trace = traces.handed_on(job);
-    let (spec, status, occurrence) = (&*job.spec, &job.status, job.spec.occurrence.as_ref());
-    let queue = match &spec.destination {
-        Destination::Queue(queue) => queue.to_string(),
-        Destination::Target(_) => String::new(),
-    };
-    LeasedJob {
-        id: job.id.to_string(),
-        tenant: job.tenant.to_string(),
-        r#type: spec.kind.to_string(),
-        payload: spec.payload.clone(),
-        attempt: status.attempt,
-        token: status.token.as_u64(),
-        idempotency_key: job.run_key(),
-        fire_at: Some(instant(occurrence.map_or(job.id.run_at(), |occurrence| occurrence.fire_at))),
-        run_at: Some(instant(status.due_at)),
-        catch_up: occurrence.is_some_and(|occurrence| occurrence.catch_up),
-        lease_until: status.running.as_ref().map(|running| instant(running.lease_until)),
-        timeout: Some(duration(spec.timeout_ms)),
-        labels: spec.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-        queue,
-        priority: spec.priority.as_str().to_owned(),
-        schedule_id: occurrence.map(|occurrence| occurrence.schedule_id.to_string()).unwrap_or_default(),
-        max_attempts: spec.retry.max_attempts,
-        tracestate: trace.as_ref().map(|trace| trace.state().to_owned()).unwrap_or_default(),
-        traceparent: trace.map(|trace| trace.parent()).unwrap_or_default(),
-    }
+pub(super) fn jobs(jobs: &[Arc<Job>], bytes: usize, traces: &Traces) -> Message {
+    Message::Jobs(leased::batch(jobs, bytes, traces))
 }
 
 pub(super) fn stop(stop: Stop) -> Message {
