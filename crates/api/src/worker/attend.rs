@@ -151,11 +151,11 @@ impl Handfuls {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A handful of so many ran; whether all ended at once.
+    /// A handful of so many ran; whether all ended at once. Only one of the size that is tried just now tells whether more may be.
     fn learn(&self, count: usize, all_at_once: bool) {
         if !all_at_once {
             self.0.store(1, Ordering::Relaxed);
-        } else if count >= self.size() {
+        } else if count == self.size() {
             self.0.store((2 * count).min(HANDFUL_MAX), Ordering::Relaxed);
         }
     }
@@ -346,7 +346,7 @@ mod tests {
         assert!(matches!(outcome, Some(outcome::Result::Snoozed(_))), "{outcome:?}");
     }
 
-    /// Runs a handful of these, of which the handlers are told by the job's type; in which order they ended, and how.
+    /// Runs a handful of these handlers, each for a job of that id; in which order they ended, and which succeeded.
     async fn endings(handlers: &[(&str, Handler)]) -> (Vec<(String, bool)>, Arc<Handfuls>) {
         let (ended, mut heard) = mpsc::unbounded_channel();
         let turn = |(name, handler): &(&str, Handler)| {
@@ -395,6 +395,9 @@ mod tests {
         }
         handfuls.learn(1, true);
         assert_eq!(handfuls.size(), 32, "a few that are left over tell nothing");
+        handfuls.learn(32, false);
+        handfuls.learn(32, true);
+        assert_eq!(handfuls.size(), 1, "nor does one that was begun before");
         let slow = || {
             raw(|_, payload| {
                 // Blocks, as a handler should not.
