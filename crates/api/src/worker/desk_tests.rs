@@ -105,6 +105,31 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
 }
 
 #[test]
+fn while_a_batch_is_answered_no_small_one_goes() {
+    let now = time::now();
+    let room = Room { concurrency: 64, capacity: 64, lease: LEASE, many_tenants: false };
+    let mut desk = Desk::new(room, now);
+    assert_eq!(desk.subscribe(), 64);
+    desk.welcomed(true, Beats::default(), now);
+    desk.receive(jobs(&["a", "b", "c", "d", "e", "f"], 1), now).unwrap();
+    let running = start_all(&mut desk, now);
+    let mut said = Vec::new();
+    for attempt in &running {
+        desk.ended(ended(attempt));
+        said.push(outcomes(&desk.words(now)).len());
+    }
+    assert_eq!(said, [1, 0, 0, 0, 4, 0], "four are a sixteenth of all");
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 1 });
+    assert!(outcomes(&desk.words(now)).is_empty(), "the second is not answered yet");
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 2 });
+    assert_eq!(
+        outcomes(&desk.words(now)),
+        [("f".to_owned(), false)],
+        "at once, when nothing is being answered"
+    );
+}
+
+#[test]
 fn a_brief_answer_is_for_all_of_its_batch_that_it_does_not_name() {
     let now = time::now();
     let mut desk = desk(now);

@@ -1,7 +1,7 @@
 //! What a desk has to say.
 //!
 //! Outcomes are gathered while earlier ones are being answered, so batches grow with the load and an idle worker reports
-//! at once. Credits go out in lots, for the same reason.
+//! at once. While one batch is being answered only a lot makes the next. Credits go out in lots, for the same reason.
 
 use tidewheel_core::limits::WORKER_BATCH_COUNT_MAX;
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ const OUTCOME_BATCHES_MAX: usize = 2;
 const OUTCOMES_COUNT_MAX: usize = 4_096;
 /// Bytes of outcomes, or of progress, in one message: with all else in it, it stays well below what a server takes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// While a batch is being answered, outcomes go out once they are this part of all that can be held.
+const OUTCOMES_LOT: usize = 16;
 /// Credits go out once they are this part of all.
 const CREDITS_LOT: usize = 4;
 /// A lease is extended once this part of it has passed.
@@ -28,6 +30,7 @@ impl Desk {
     pub(in crate::worker) fn words(&mut self, now: Instant) -> Vec<worker_message::Message> {
         let mut words = Vec::new();
         while self.reported.len() < OUTCOME_BATCHES_MAX
+            && (self.reported.is_empty() || self.due.len() * OUTCOMES_LOT >= self.room.capacity)
             && let Some(outcomes) = self.outcomes()
         {
             words.push(worker_message::Message::Outcomes(outcomes));
