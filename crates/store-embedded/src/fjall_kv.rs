@@ -4,7 +4,8 @@
 //!   slowed down by the millisecond before it comes to that.
 //! * On opening it cuts a damaged journal off at the damage, silently. [`crate::journal`] looks first and refuses
 //!   when that would drop something acknowledged; [`crate::mark`] notices when the end of the journal is missing.
-//! * It frees what it has flushed with the keyspace locked; [`crate::buffers`] does that in its place.
+//! * It frees what it has flushed with the keyspace locked; [`crate::buffers`] does that in its place, and
+//!   [`crate::recovered`] for what it has read from journals.
 //! * It does not sync the folder of a new keyspace; [`FjallKv::create`] does.
 //! * Its first-in-first-out compaction is known to panic; all keyspaces use leveled compaction.
 
@@ -23,6 +24,7 @@ use rustc_hash::FxHashMap;
 use crate::buffers::Buffers;
 use crate::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit, is_empty};
 use crate::mark::Mark;
+use crate::recovered::Recovered;
 use crate::{journal, keys};
 
 const MIB: u64 = 1024 * 1024;
@@ -46,6 +48,7 @@ const PACE_STEPS_MAX: u32 = 200;
 
 /// fjall behind the seam.
 pub struct FjallKv {
+    recovered: Recovered,
     path: PathBuf,
     database: Database,
     keyspaces: RwLock<FxHashMap<Keyspace, fjall::Keyspace>>,
@@ -73,7 +76,8 @@ impl FjallKv {
             .open()
             .map_err(engine)?;
         let mark = Mark::open(path).map_err(|error| io(&error))?;
-        let kv = Self {
+        let mut kv = Self {
+            recovered: Recovered::default(),
             path: path.to_owned(),
             database,
             keyspaces: RwLock::default(),
@@ -88,11 +92,17 @@ impl FjallKv {
         let group = kv.get(Keyspace::Meta, keys::meta::GROUP)?;
         let group = group.and_then(|bytes| <[u8; 8]>::try_from(&*bytes).ok()).map_or(0, u64::from_be_bytes);
         kv.mark.resume_at(group).map_err(KvError::Corrupt)?;
+        let (all, meta) = (kv.handles(|_| true), kv.meta()?);
+        kv.recovered = Recovered::let_go(all, meta, keys::meta::OPENED).map_err(|error| io(&error))?;
         Ok(kv)
     }
 
     fn handle(&self, keyspace: Keyspace) -> Option<fjall::Keyspace> {
         self.keyspaces.read().unwrap_or_else(PoisonError::into_inner).get(&keyspace).cloned()
+    }
+
+    fn meta(&self) -> Result<fjall::Keyspace, KvError> {
+        self.handle(Keyspace::Meta).ok_or_else(|| KvError::Io("there is no meta keyspace".to_owned()))
     }
 
     fn hold_buffer(&self, keyspace: Keyspace, handle: &fjall::Keyspace) {
@@ -122,11 +132,15 @@ impl FjallKv {
         let small = |keyspace: &Keyspace| {
             !matches!(keyspace, Keyspace::Waiting | Keyspace::History(_) | Keyspace::Standings)
         };
-        for handle in self.keyspaces().into_iter().filter(small).filter_map(|keyspace| self.handle(keyspace))
-        {
+        for handle in self.handles(small) {
             handle.rotate_memtable().map_err(engine)?;
         }
         Ok(())
+    }
+
+    fn handles(&self, is_wanted: impl Fn(&Keyspace) -> bool) -> Vec<fjall::Keyspace> {
+        let wanted = self.keyspaces().into_iter().filter(is_wanted);
+        wanted.filter_map(|keyspace| self.handle(keyspace)).collect()
     }
 
     fn sync_folder(&self) -> Result<(), KvError> {
@@ -193,8 +207,7 @@ impl Kv for FjallKv {
                 None => writes.remove(handle, write.key),
             }
         }
-        let meta =
-            self.handle(Keyspace::Meta).ok_or_else(|| KvError::Io("there is no meta keyspace".to_owned()))?;
+        let meta = self.meta()?;
         let group = self.mark.next();
         writes.insert(&meta, keys::meta::GROUP, group.to_be_bytes());
         self.pace(&touched);

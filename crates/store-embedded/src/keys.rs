@@ -271,6 +271,9 @@ pub(crate) mod meta {
     pub(crate) const EPOCH: &[u8] = b"epoch";
     /// The number of the newest group commit, u64. In every batch, so a lost one is noticed.
     pub(crate) const GROUP: &[u8] = b"group";
+    /// Empty; written after a start to have something written ([`crate::recovered`]), in a batch without a group's number: it
+    /// is no loss. No name may begin with a prefix below.
+    pub(crate) const OPENED: &[u8] = b"opened";
     /// The number of the next entry in any ledger, u64.
     pub(crate) const NEXT_ENTRY: &[u8] = b"next_entry";
     /// The first day of which ledgers are kept, u32.

@@ -42,6 +42,7 @@ mod place;
 mod pointers;
 mod read;
 mod record;
+mod recovered;
 mod rules;
 mod schedule_counts;
 mod schedule_record;
