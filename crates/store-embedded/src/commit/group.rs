@@ -88,7 +88,8 @@ impl Slot {
         Self { absent: Some(Box::new(key)), ..Self::empty() }
     }
 
-    fn empty() -> Self {
+    /// Of a job that is about to be put there.
+    pub(super) fn empty() -> Self {
         Self {
             absent: None,
             start: None,

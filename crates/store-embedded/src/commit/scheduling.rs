@@ -16,7 +16,7 @@ use tidewheel_store::{
 use super::Committer;
 use super::group::{Group, Slot};
 use crate::kv::Keyspace;
-use crate::place::{JobKey, JobTag, ScheduleKey, ScheduleTag};
+use crate::place::{JobTag, ScheduleKey, ScheduleTag};
 use crate::record::Unreadable;
 use crate::schedule_record::{self, Stored};
 use crate::shared::{read_error, unreadable};
@@ -194,10 +194,7 @@ impl Desk<'_> {
         for change in &changes.jobs {
             let id = change.id();
             slots.push(match change {
-                JobChange::New(_) => {
-                    let absent = || Slot::absent(JobKey { id, tenant: tenant.clone() });
-                    self.group.find_or_add(JobTag::new(tenant, id), absent)
-                }
+                JobChange::New(_) => self.group.find_or_add(JobTag::new(tenant, id), Slot::empty),
                 JobChange::Put(_) | JobChange::Removed(_) => {
                     self.committer.load_one(self.group, tenant, id)?
                 }

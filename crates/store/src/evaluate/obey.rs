@@ -103,7 +103,6 @@ fn carry_out(
 ) -> Result<(Result<Applied, Refusal>, Changes), Error> {
     // A chain never comes back to an instant, so there is no job of the next one yet.
     let Decision { verdict, schedule, next, cancel, entries } = decision;
-    let tenant = schedule.tenant.clone();
     changes.schedule = Some(ScheduleChange::Put(schedule));
     changes.entries = entries;
     let mut others = Vec::new();
@@ -121,7 +120,7 @@ fn carry_out(
     };
     changes.put(Arc::clone(&job));
     for id in cancel {
-        if let Some(cancelled) = changes.cancel(books, &tenant, id, now)? {
+        if let Some(cancelled) = changes.cancel(books, &job.tenant, id, now)? {
             others.push(Arc::clone(&cancelled));
             finish(books, now, &cancelled, &mut changes, &mut others)?;
         }
