@@ -41,6 +41,14 @@ impl Ready {
         }
     }
 
+    /// What fell due in memory since the last turn goes first: it was there before, and may be a herd that fills the memory. A job
+    /// that went in before it would be one too many, and the first of the herd would have to make room.
+    pub(super) fn let_due_go_first(&mut self, now: Timestamp) {
+        if self.wheel.next_expiry().is_some_and(|at_ms| at_ms <= now.as_ms()) {
+            self.advance(now);
+        }
+    }
+
     /// Moves as many as there is room for.
     fn let_crowds_in(&mut self, now: Timestamp) {
         for (lot, mut crowd) in std::mem::take(&mut self.crowds) {
@@ -264,6 +272,22 @@ mod tests {
         ready.advance(NOW.plus_ms(1));
         assert_eq!(ready.waiting(), 10);
         assert!(ready.overflowed(&job(1)));
+    }
+
+    #[test]
+    fn a_herd_that_fills_the_memory_goes_before_what_is_read_at_its_instant() {
+        let before = NOW.plus_ms(-10);
+        let config = Config { lot_count_max: LOT, held_count_max: 10, lot_count_min: 2, ..Config::default() };
+        let mut ready = Ready::new(config, 1, MadeUp { missed_before: Timestamp::from_ms(0) }, before);
+        worker(&mut ready);
+        for tail in 1..=HERD {
+            assert_eq!(ready.offer(job(tail), before, NOW, MayWait::No), Offer::Held);
+        }
+        let offered = ready.offer(job(HERD + 1), NOW, NOW, MayWait::ForTakers);
+        assert!(matches!(offered, Offer::NoRoom { crowded: Some(_), .. }), "{offered:?}");
+        ready.advance(NOW);
+        assert_eq!((ready.waiting(), in_wheel(&ready)), (10, 6));
+        assert!(!ready.overflowed(&job(1)), "nothing is left to be read again");
     }
 
     #[test]

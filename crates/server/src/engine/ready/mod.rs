@@ -198,6 +198,7 @@ impl Ready {
             return Offer::Later;
         }
         if at <= now {
+            self.let_due_go_first(now);
             if may_wait == MayWait::No && self.joins_crowd(&job) {
                 return Offer::Held;
             }
