@@ -72,7 +72,7 @@ fn bare(folder: &Path, jobs: u64) -> ((Rates, u64), (Rates, u64)) {
     let ingest = (ingest, cpu_us() - before);
     show("bare ingest", ingest, ingest);
     let before = cpu_us();
-    let drain = bare::drain(folder, 1_000, PAYLOAD, true).unwrap();
+    let drain = bare::drain(folder, std::time::Duration::ZERO, 1_000, PAYLOAD, true).unwrap();
     let drain = (drain, cpu_us() - before);
     show("bare drain", drain, drain);
     (ingest, drain)

@@ -112,12 +112,20 @@ pub fn ingest(
     Ok(Rates { jobs, elapsed: stopwatch.elapsed(), disk_bytes: kv.disk_bytes()? })
 }
 
-/// Drains what [`ingest`] left in `path`: reads `batch` jobs, commits their claims, commits their outcomes.
+/// Drains what [`ingest`] left in `path`, some time after opening it: reads `batch` jobs, commits their claims, commits
+/// their outcomes.
 ///
 /// # Errors
 /// When the engine fails.
-pub fn drain(path: &Path, batch: usize, payload_bytes: usize, sync: bool) -> Result<Rates, KvError> {
+pub fn drain(
+    path: &Path,
+    rest: Duration,
+    batch: usize,
+    payload_bytes: usize,
+    sync: bool,
+) -> Result<Rates, KvError> {
     let kv = open(path)?;
+    std::thread::park_timeout(rest);
     let history = Keyspace::History(Day::of(Timestamp::from_ms(DAY_START_MS)));
     kv.create(history)?;
     kv.create(audit())?;

@@ -12,6 +12,11 @@ pub(super) const SINGLE_CONNECTIONS: usize = 256;
 pub(super) const AHEAD_MS: i64 = 24 * 60 * 60 * 1_000;
 /// What is only to wait on PostgreSQL falls due after this, when the benchmark is over.
 pub(super) const LATER_MS: i64 = 3 * 60 * 60 * 1_000;
+/// A store writes out what it has read from its journals right after it was opened. What is compared begins after that, on
+/// every side: how much of it there is has nothing to do with what is measured.
+pub(super) const REST_MS: i64 = 3_000;
+/// The same.
+pub(super) const REST: Duration = Duration::from_millis(REST_MS.unsigned_abs());
 /// Anything that takes longer is broken rather than slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// An older transaction shows nothing that one of this age does not.

@@ -8,7 +8,7 @@ use tidewheel_store_embedded::bare::{self, Rates};
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate};
 use crate::bench::jobs::payload_bytes;
-use crate::bench::plan::BATCH_COUNT;
+use crate::bench::plan::{BATCH_COUNT, REST};
 
 const FOLDER: &str = "bare";
 const DRAIN_FOLDER: &str = "bare-drain";
@@ -34,7 +34,7 @@ pub(super) async fn drain(bench: &Bench) -> anyhow::Result<Rate> {
     let filled = folder.clone();
     metered(move || Ok(bare::ingest(&filled, (count, Duration::MAX), BATCH_COUNT, payload_bytes(), SYNC)?))
         .await?;
-    let rate = metered(move || Ok(bare::drain(&folder, BATCH_COUNT, payload_bytes(), SYNC)?)).await?;
+    let rate = metered(move || Ok(bare::drain(&folder, REST, BATCH_COUNT, payload_bytes(), SYNC)?)).await?;
     bench.scratch.clear(DRAIN_FOLDER);
     Ok(rate)
 }

@@ -12,8 +12,9 @@ use super::bare;
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate};
 use crate::bench::jobs;
+use crate::bench::plan::REST;
 use crate::bench::sink::Sink;
-use crate::bench::stopwatch::wall_now;
+use crate::bench::stopwatch::{pause, wall_now};
 use crate::bench::subject::{open_store, start_engine, until_succeeded};
 
 const FOLDER: &str = "drain-sink";
@@ -47,6 +48,7 @@ pub(super) async fn rate(bench: &Bench, folder: &str) -> anyhow::Result<Rate> {
     store.close().await?;
     drop(store);
     let store = open_store(bench, folder).await?;
+    pause(REST).await;
     let rate = drain(bench, &store).await?;
     store.close().await?;
     Ok(rate)

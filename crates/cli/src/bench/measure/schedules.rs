@@ -21,7 +21,7 @@ use super::drain_sink;
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate, number};
 use crate::bench::jobs;
-use crate::bench::plan::{BATCH_CONNECTIONS, BATCH_COUNT};
+use crate::bench::plan::{BATCH_CONNECTIONS, BATCH_COUNT, REST_MS};
 use crate::bench::process::{disk_bytes, resident_bytes};
 use crate::bench::sink::Sink;
 use crate::bench::stopwatch::{pause, wall_now};
@@ -101,7 +101,7 @@ fn json_batch() -> String {
 
 /// All of them due at one instant, in turn with jobs that are due.
 pub(super) async fn herd(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let mut ahead_ms = bench.plan.herd_ahead_ms;
+    let mut ahead_ms = bench.plan.herd_ahead_ms + REST_MS;
     let (mut sink, mut herd) = (Vec::new(), Vec::new());
     for _ in 0..bench.plan.rounds {
         sink.push(drain_sink::fresh(bench).await?);
@@ -130,7 +130,7 @@ async fn in_time(bench: &Bench, ahead_ms: &mut i64) -> anyhow::Result<Rate> {
     bail!("the schedules could not be stored before their instant: this machine is too busy to tell")
 }
 
-/// `None` when the instant came before all schedules were stored.
+/// `None` when the instant came before all schedules were stored and the store stood still again.
 async fn stampede(bench: &Bench, ahead_ms: i64) -> anyhow::Result<Option<Rate>> {
     let count = bench.plan.herd_schedules;
     let store = open_store(bench, HERD_FOLDER).await?;
@@ -155,7 +155,7 @@ async fn stampede(bench: &Bench, ahead_ms: i64) -> anyhow::Result<Option<Rate>> 
     let sink: Arc<dyn Deliver> = Arc::new(Sink::new()?);
     let engine = start_engine(&store, sink).await?;
     let left_ms = instant.since_ms(wall_now());
-    let in_time = left_ms > 0;
+    let in_time = left_ms >= REST_MS;
     let mut rate = None;
     if in_time {
         pause(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))).await;

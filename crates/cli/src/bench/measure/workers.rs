@@ -12,6 +12,7 @@ use super::drain_sink::{self, BACKLOG_MS};
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, Meter, Rate, Spread, number};
 use crate::bench::jobs;
+use crate::bench::plan::REST;
 use crate::bench::process::{cpu_seconds, resident_bytes};
 use crate::bench::stopwatch::{Stopwatch, pause, wall_now, wall_us};
 use crate::bench::subject::{Subject, Sync, open_store, unpaced, until_succeeded};
@@ -54,6 +55,7 @@ async fn drain(bench: &Bench, processes: usize) -> anyhow::Result<Rate> {
     drop(store);
     let subject = Subject::start_own(bench, FOLDER, Sync::On, unpaced()).await?;
     let mut workers = start_many("drain", processes, &subject.url()).await?;
+    pause(REST).await;
     let meter = Meter::start()?;
     for worker in &mut workers {
         worker.go().await?;
