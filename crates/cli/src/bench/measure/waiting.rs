@@ -6,9 +6,9 @@ use super::{drain_sink, submit_batch};
 use crate::bench::Bench;
 use crate::bench::figures::{Figure, number};
 use crate::bench::jobs;
-use crate::bench::plan::AHEAD_MS;
+use crate::bench::plan::{AHEAD_MS, REST};
 use crate::bench::process::{disk_bytes, resident_bytes};
-use crate::bench::stopwatch::{Stopwatch, wall_now};
+use crate::bench::stopwatch::{Stopwatch, pause, wall_now};
 use crate::bench::subject::{Subject, Sync};
 
 const FOLDER: &str = "waiting";
@@ -33,6 +33,8 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let subject = Subject::start_own(bench, FOLDER, Sync::On, Config::default()).await?;
     let start_up = watch.elapsed();
     let started = resident_bytes()?;
+    // What it recovered is still being flushed, and the empty store it is compared with had nothing to recover.
+    pause(REST).await;
     bench.progress.say("submissions in batches with jobs waiting");
     let submit = submit_batch::rate(bench, &subject).await?;
     subject.stop().await?;
