@@ -72,15 +72,24 @@ impl Attempt {
         Self { job, key, stop, stopped: Notify::new(), progress: Mutex::new(None) }
     }
 
-    /// Reads a job to where it stays: with all its fields it is too large to be moved about.
-    pub(super) fn read(encoded: Bytes) -> Result<Arc<Self>, DecodeError> {
-        let mut attempt = Arc::new(Self::new(LeasedJob::default()));
+    /// Reads a job to where it stays: with all its fields it is too large to be moved about. That is in the place of one that is
+    /// over, if there is one: what its texts took is used again.
+    pub(super) fn read(encoded: Bytes, emptied: Option<Arc<Self>>) -> Result<Arc<Self>, DecodeError> {
+        let mut attempt = emptied.unwrap_or_else(|| Arc::new(Self::new(LeasedJob::default())));
         // Nobody else has it yet.
         if let Some(attempt) = Arc::get_mut(&mut attempt) {
             attempt.job.merge(encoded)?;
             attempt.key = Key::of(&attempt.job.id);
         }
         Ok(attempt)
+    }
+
+    /// Empties one that is over for another job; nothing if somebody still has it, as a handler's task may.
+    pub(super) fn emptied(mut attempt: Arc<Self>) -> Option<Arc<Self>> {
+        let Self { job, key: _, stop, stopped, progress } = Arc::get_mut(&mut attempt)?;
+        job.clear();
+        (*stop, *stopped, *progress) = (AtomicU8::new(0), Notify::new(), Mutex::new(None));
+        Some(attempt)
     }
 
     /// Asks it to stop; the first reason stands.

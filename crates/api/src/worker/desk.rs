@@ -22,6 +22,8 @@ use crate::proto::v1::{
 
 /// Outcomes that no server has answered for; beyond it no more jobs are asked for.
 const UNANSWERED_COUNT_MAX: usize = 20_000;
+/// Attempts that are over, kept for the texts of others.
+const EMPTIED_COUNT_MAX: usize = 4_096;
 /// How often what runs is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -113,6 +115,8 @@ pub(super) struct Desk {
     reported: VecDeque<Batch>,
     /// Batches reported so far.
     batches: u64,
+    /// Attempts that are over and answered for, to be used again.
+    emptied: Vec<Arc<Attempt>>,
     /// Started, and somebody asked.
     asked_back: Vec<AttemptRef>,
     draining: bool,
@@ -139,6 +143,7 @@ impl Desk {
             unanswered: 0,
             reported: VecDeque::new(),
             batches: 0,
+            emptied: Vec::new(),
             asked_back: Vec::new(),
             draining: false,
             introduces: false,
@@ -208,7 +213,8 @@ impl Desk {
     pub(super) fn receive(&mut self, batch: JobBatch, now: Instant) -> Result<(), DecodeError> {
         self.credits = self.credits.saturating_sub(batch.len());
         for encoded in batch.into_encoded() {
-            self.take_in(Attempt::read(encoded)?, now);
+            let attempt = Attempt::read(encoded, self.emptied.pop())?;
+            self.take_in(attempt, now);
         }
         Ok(())
     }
@@ -335,6 +341,9 @@ impl Desk {
         for attempt in attempts {
             if !named.contains(&attempt.key) && self.of(&attempt).is_some() {
                 self.forget(attempt.key, Stop::LeaseOver);
+                if self.emptied.len() < EMPTIED_COUNT_MAX {
+                    self.emptied.extend(Attempt::emptied(attempt));
+                }
             }
         }
         refused

@@ -105,6 +105,43 @@ fn outcomes_gather_while_others_are_answered_and_are_said_again_after_a_break() 
 }
 
 #[test]
+fn a_job_in_the_place_of_one_that_is_over_has_nothing_of_it() {
+    let now = time::now();
+    let mut desk = desk(now);
+    let full = LeasedJob {
+        id: "a".to_owned(),
+        tenant: "acme".to_owned(),
+        payload: "{}".into(),
+        labels: [("k".to_owned(), "v".to_owned())].into(),
+        token: 7,
+        catch_up: true,
+        lease_until: Some(prost_types::Timestamp::default()),
+        ..LeasedJob::default()
+    };
+    desk.receive(JobBatch::new(&[full, LeasedJob { id: "b".to_owned(), ..LeasedJob::default() }]), now)
+        .unwrap();
+    let over = start_all(&mut desk, now);
+    for attempt in &over {
+        attempt.stop(Stop::TimedOut);
+        desk.ended(ended(attempt));
+    }
+    let places: Vec<_> = over.iter().map(Arc::as_ptr).collect();
+    // Somebody still has the second one.
+    let kept = over[1].clone();
+    drop(over);
+    assert_eq!(outcomes(&desk.words(now)).len(), 2);
+    desk.outcomes_answered(OutcomeAnswers { jobs: Vec::new(), batch: 1 });
+    desk.receive(jobs(&["c", "d"], 1), now).unwrap();
+    let [c, d] = &*start_all(&mut desk, now) else { panic!("both may start") };
+    assert_eq!((Arc::as_ptr(c), kept.job.id.as_str()), (places[0], "b"));
+    assert_ne!(Arc::as_ptr(d), places[1]);
+    for (attempt, id) in [(c, "c"), (d, "d")] {
+        assert_eq!(attempt.job, LeasedJob { id: id.to_owned(), token: 1, ..LeasedJob::default() });
+        assert_eq!((attempt.stopping(), attempt.take_progress()), (None, None));
+    }
+}
+
+#[test]
 fn while_a_batch_is_answered_no_small_one_goes() {
     let now = time::now();
     let room = Room { concurrency: 64, capacity: 64, lease: LEASE, many_tenants: false };
