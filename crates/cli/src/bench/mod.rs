@@ -89,7 +89,7 @@ pub(crate) struct BenchArgs {
     /// A file that holds that URL
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     store_file: Option<PathBuf>,
-    /// How often what is compared is measured, one side after the other [default: 3]
+    /// How often what is compared is measured, one side after the other [default: 5]
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
     /// Drain jobs beside the old transaction until it is so old, before speed beside it is measured [default: 0s]

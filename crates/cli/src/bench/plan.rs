@@ -74,7 +74,7 @@ impl Plan {
     pub(super) const FULL_SECONDS: u64 = 10;
     const QUICK_WAITING: u64 = 100_000;
     const QUICK_SECONDS: u64 = 3;
-    const FULL_ROUNDS: usize = 3;
+    const FULL_ROUNDS: usize = 5;
     const QUICK_ROUNDS: usize = 1;
 
     /// The sizes for these flags; what was asked for by number stands above `quick`.
@@ -113,12 +113,12 @@ mod tests {
             waiting: Some(7),
             seconds: Some(2),
             drained: Some(9),
-            rounds: Some(5),
+            rounds: Some(6),
             transaction_age: Some(Duration::from_secs(600)),
         };
         assert_eq!(Plan::new(true, Wanted::default()).waiting, Plan::QUICK_WAITING);
         let plan = Plan::new(true, wanted);
-        assert_eq!((plan.waiting, plan.rate_time, plan.rounds), (7, Duration::from_secs(2), 5));
+        assert_eq!((plan.waiting, plan.rate_time, plan.rounds), (7, Duration::from_secs(2), 6));
         assert_eq!((plan.sink_jobs, plan.postgres_jobs), (9, 9));
         assert_eq!(plan.transaction_age, Duration::from_secs(600));
         assert_eq!(Plan::new(false, Wanted::default()).rate_time, Duration::from_secs(Plan::FULL_SECONDS));
