@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Occurrence, Spec, State, Status};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{Definition, ScheduleId, Template, occurrence_spec};
+use tidewheel_core::schedule::{Definition, Next, Schedule, ScheduleId, Template, occurrence_spec};
 use tidewheel_core::time::Timestamp;
 
 use crate::kv::{Keyspace, KvError, Slice};
@@ -24,8 +24,10 @@ use crate::{keys, record, schedule_record};
 const CATCHES_UP: u8 = 32;
 const LEAN_CATCHING_UP: u8 = IS_LEAN | CATCHES_UP;
 const NONSENSE: Unreadable = Unreadable::Nonsense("an occurrence of a schedule");
-/// Two bytes, the schedule, and two instants.
-const BYTES_MAX: usize = 2 + 16 + 2 * 10;
+/// Two bytes and the schedule.
+const HEAD_BYTES: usize = 2 + 16;
+/// The head and two instants.
+const BYTES_MAX: usize = HEAD_BYTES + 2 * 10;
 
 /// What a lean record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,17 +79,28 @@ impl Lean {
 
 /// The lean record of `job`, if it is just what an occurrence of a schedule with this definition is.
 pub(crate) fn encode(definition: &Definition, job: &Job) -> Option<Slice> {
-    let base = job.id.run_at();
-    let is_fresh = job.status == Status::scheduled(base);
+    let is_fresh = job.status == Status::scheduled(job.id.run_at());
     let occurrence = job.spec.occurrence.filter(|_| is_fresh && is_of(definition, &job.spec))?;
-    let instants = (occurrence.fire_at.since_ms(base), job.spec.created_at.since_ms(base));
+    Some(write(job.id, occurrence, job.spec.created_at))
+}
+
+/// The record of an occurrence that was just planned: that is always a lean one.
+pub(crate) fn encode_upcoming(schedule: &Schedule, next: &Next, created_at: Timestamp) -> Slice {
+    let Next { fire_at, catch_up, .. } = *next;
+    write(next.job_id, Occurrence { schedule_id: schedule.id, fire_at, catch_up }, created_at)
+}
+
+fn write(id: JobId, occurrence: Occurrence, created_at: Timestamp) -> Slice {
+    let base = id.run_at();
+    let instants = (occurrence.fire_at.since_ms(base), created_at.since_ms(base));
     let mut bytes = [0; BYTES_MAX];
-    let (head, rest) = bytes.split_at_mut(2 + 16);
+    let (head, rest) = bytes.split_at_mut(HEAD_BYTES);
     let (flags, schedule) = head.split_at_mut(2);
     flags.copy_from_slice(&[VERSION, if occurrence.catch_up { LEAN_CATCHING_UP } else { IS_LEAN }]);
     schedule.copy_from_slice(occurrence.schedule_id.as_bytes());
-    let length = head.len() + postcard::to_slice(&instants, rest).ok()?.len();
-    bytes.get(..length).map(Slice::from)
+    // There is room for both, however long they are.
+    let length = HEAD_BYTES + postcard::to_slice(&instants, rest).map_or(0, |written| written.len());
+    Slice::from(bytes.get(..length).unwrap_or_default())
 }
 
 /// Whether a job that is an occurrence asks for what this definition has. Where the two share their parts, little is

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::ScheduleId;
+use tidewheel_core::schedule::{ScheduleId, Upcoming};
 use tidewheel_core::time::Timestamp;
 
 use crate::keys;
@@ -46,6 +46,11 @@ pub(crate) struct LentKey<'a> {
 impl<'a> LentKey<'a> {
     pub(crate) fn of(job: &'a Job) -> Self {
         Self { id: job.id, tenant: &job.tenant }
+    }
+
+    pub(crate) fn of_upcoming(upcoming: &'a Upcoming) -> Option<Self> {
+        let schedule = upcoming.schedule();
+        schedule.next.map(|next| Self { id: next.job_id, tenant: &schedule.tenant })
     }
 
     pub(crate) fn tag(self) -> JobTag {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use tidewheel_core::id::JobId;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Definition, LastFire, Next, Schedule, ScheduleId, State, Template};
@@ -54,7 +55,7 @@ struct Standing<'a> {
     held: Option<[u8; 16]>,
     decided_until: i64,
     last_fire: Option<(i64, i32)>,
-    active: Vec<[u8; 16]>,
+    active: SmallVec<[[u8; 16]; 1]>,
     created_at: i64,
     updated_at: i64,
 }

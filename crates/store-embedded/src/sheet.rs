@@ -11,9 +11,8 @@
 //! All are postcard. The id of the job is not there: it is made of the schedule and the two instants. Instants rise from
 //! line to line and from sheet to sheet, so no two sheets of a ledger overlap.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use tidewheel_core::schedule::{Entry, Outcome, ScheduleId, occurrence_id};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::LedgerCursor;
@@ -23,15 +22,17 @@ use crate::versioned;
 
 /// Lines on a full sheet. The standing is written with every line, so the more, the longer it is.
 const LINE_COUNT_MAX: u8 = 8;
-/// A sheet of lines of four numbers, none of which takes more than ten bytes.
-const SHEET_BYTES_MAX: usize = LINE_COUNT_MAX as usize * 4 * 10;
+/// A line of four numbers, none of which takes more than ten bytes.
+const LINE_BYTES_MAX: usize = 4 * 10;
+/// Room for the lines of most sheets.
+const LINES_BYTES_USUAL: usize = 96;
 /// About what a line takes.
 pub(crate) const LINE_BYTES: usize = 16;
 const NONSENSE: Unreadable = Unreadable::Nonsense("a sheet of a ledger");
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sheet {
-    lines: Option<Arc<[u8]>>,
+    lines: SmallVec<[u8; LINES_BYTES_USUAL]>,
     count: u8,
     /// The last instant that was ever on one.
     until: Option<Timestamp>,
@@ -75,37 +76,29 @@ impl Sheet {
     ) -> Result<Option<Full>, NotPlain> {
         let line = plain(id, entry, number).filter(|_| self.until.is_none_or(|until| entry.from > until));
         let line = line.ok_or(NotPlain)?;
-        let mut room = [0; SHEET_BYTES_MAX];
-        let before = self.lines.as_deref().unwrap_or_default();
-        let (head, tail) = room.split_at_mut_checked(before.len()).ok_or(NotPlain)?;
-        head.copy_from_slice(before);
-        let length = before.len() + postcard::to_slice(&line, tail).map_err(|_| NotPlain)?.len();
-        let lines = room.get(..length).ok_or(NotPlain)?;
+        let mut room = [0; LINE_BYTES_MAX];
+        let line = postcard::to_slice(&line, &mut room).map_err(|_| NotPlain)?;
         let (until, count) = (Some(entry.from), self.count.saturating_add(1));
-        if count < LINE_COUNT_MAX {
-            *self = Self { lines: Some(lines.into()), count, until };
-            return Ok(None);
-        }
-        let (first, _): (LineRecord, _) = postcard::take_from_bytes(lines).map_err(|_| NotPlain)?;
-        let first = LedgerCursor { from: Timestamp::from_ms(first.from), number: first.number };
-        *self = Self { until, ..Self::default() };
-        Ok(Some(Full { first, record: versioned::encode(&lines) }))
+        let full = if count < LINE_COUNT_MAX {
+            None
+        } else {
+            let (first, _): (LineRecord, _) = postcard::take_from_bytes(&self.lines).map_err(|_| NotPlain)?;
+            Some(LedgerCursor { from: Timestamp::from_ms(first.from), number: first.number })
+        };
+        self.lines.extend_from_slice(line);
+        (self.until, self.count) = (until, count);
+        Ok(full.map(|first| {
+            let Self { lines, .. } = std::mem::replace(self, Self { until, ..Self::default() });
+            Full { first, record: versioned::encode(&&*lines) }
+        }))
     }
 
     pub(crate) fn record(&self) -> SheetRecord<'_> {
-        SheetRecord {
-            count: self.count,
-            until: self.until.map(Timestamp::as_ms),
-            lines: self.lines.as_deref().unwrap_or_default(),
-        }
+        SheetRecord { count: self.count, until: self.until.map(Timestamp::as_ms), lines: &self.lines }
     }
 
     pub(crate) fn of(record: &SheetRecord<'_>) -> Self {
-        Self {
-            lines: (!record.lines.is_empty()).then(|| record.lines.into()),
-            count: record.count,
-            until: record.until.map(Timestamp::from_ms),
-        }
+        Self { lines: record.lines.into(), count: record.count, until: record.until.map(Timestamp::from_ms) }
     }
 }
 

@@ -113,7 +113,7 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
     let lost = edit(&store, START, creating(2, "Europe/Berlin")).await.unwrap();
     let now = START.plus_ms(BEAT_MS);
     let running = apply(&store, now, &lost.jobs[0], claim()).await.unwrap();
-    let waiting = running.others[0].clone();
+    let waiting = running.beside()[0].clone();
 
     let (kv, store) = reopen(&kv, Some(Zones::none()));
     let now = waiting.status.due_at;
@@ -141,7 +141,7 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
         .map(|job| Order { tenant: job.tenant.clone(), id: job.id, command: claim(), key: None })
         .to_vec();
     let answers = store.apply(now, None, orders).await.unwrap();
-    assert!(answers[0].as_ref().is_ok_and(|applied| applied.others.len() == 1));
+    assert!(answers[0].as_ref().is_ok_and(|applied| applied.beside().len() == 1));
     assert_eq!(answers[1].as_ref().err(), Some(&Refusal::Rejected(Rejection::NotDue)));
     let put_off = job(&store, &waiting).await.unwrap();
     assert_eq!(put_off.status.due_at, now.plus_ms(MINUTE_MS));
@@ -152,7 +152,7 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
 
     let (_, store) = reopen(&kv, None);
     let fired = apply(&store, put_off.status.due_at, &put_off, claim()).await.unwrap();
-    assert_eq!((fired.job.status.state, fired.others.len()), (State::Running, 1));
+    assert_eq!((fired.job.status.state, fired.beside().len()), (State::Running, 1));
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_chain_that_broke_while_its_zone_was_unknown_is_mended() {
     let made = edit(&store, START, creating(1, "Europe/Berlin")).await.unwrap();
     let (kv, store) = reopen(&kv, Some(Zones::none()));
     let cancelled = apply(&store, START, &made.jobs[0], Command::Cancel).await.unwrap();
-    assert_eq!(cancelled.others, []);
+    assert_eq!(cancelled.beside(), []);
     let (_, store) = reopen(&kv, None);
     let mended = edit(&store, START, ordering(&made.schedule, ScheduleCommand::Rearm { set_back_ms: 0 }))
         .await
@@ -304,7 +304,7 @@ async fn an_occurrence_that_goes_by_an_unreadable_job_is_refused_alone_and_witho
     let stuck = edit(&store, START, creating(1, "UTC")).await.unwrap();
     let other = edit(&store, START, creating(2, "UTC")).await.unwrap();
     let running = apply(&store, START.plus_ms(BEAT_MS), &stuck.jobs[0], claim()).await.unwrap();
-    let next = running.others[0].clone();
+    let next = running.beside()[0].clone();
     // Opened again, it has payloads of what runs on disk alone.
     let (kv, store) = reopen(&kv, None);
     let record = replace_record(&kv, &running.job, &[9, 0, 0]);
@@ -324,7 +324,7 @@ async fn an_occurrence_that_goes_by_an_unreadable_job_is_refused_alone_and_witho
     });
     let answers = store.apply(now, None, orders.to_vec()).await.unwrap();
     assert_eq!(answers[0].as_ref().err(), Some(&Refusal::Unreadable));
-    assert!(answers[1].as_ref().is_ok_and(|applied| applied.others.len() == 1));
+    assert!(answers[1].as_ref().is_ok_and(|applied| applied.beside().len() == 1));
     assert_eq!(as_stored().await, before);
     let orders = [&other.schedule, &stuck.schedule, &other.schedule];
     let orders = orders.into_iter().zip([&b"once"[..], b"edited", b"twice"]);

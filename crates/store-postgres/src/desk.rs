@@ -281,7 +281,8 @@ impl Desk {
     }
 
     /// Takes in what one order changes: all of it, or nothing if that would replace a job that cannot be read.
-    pub(crate) fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
+    pub(crate) fn carry_out(&mut self, tenant: &Tenant, mut changes: Changes) -> Result<(), Error> {
+        changes.make_next();
         for change in changes.jobs.iter().filter(|_| self.has_unreadable) {
             let slot = self.jobs.get(&(tenant.clone(), change.id()));
             if let Some(reason) = slot.and_then(|slot| slot.unreadable.as_ref()) {

@@ -8,6 +8,7 @@ use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, Rejection, State};
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::{Bucket, Position, Shard};
+use tidewheel_core::schedule::Upcoming;
 use tidewheel_core::time::Timestamp;
 
 use crate::{
@@ -84,9 +85,26 @@ pub struct Applied {
     pub job: Arc<Job>,
     /// Whether the order changed it; `false` for a repeat of what was so already.
     pub changed: bool,
-    /// Other jobs that changed along with it, as they are now: the next occurrence of its schedule, earlier runs
-    /// that were cancelled, one that waited for this to end.
+    /// The next occurrence of its schedule, which was stored along with it.
+    pub next: Option<Upcoming>,
+    /// Other jobs that changed along with it, as they are now: earlier runs that were cancelled, one that waited for this to
+    /// end, the next occurrence if this one has ended without being claimed.
     pub others: Vec<Arc<Job>>,
+}
+
+impl Applied {
+    /// An order that did no more than this.
+    #[must_use]
+    pub const fn alone(job: Arc<Job>, changed: bool) -> Self {
+        Self { job, changed, next: None, others: Vec::new() }
+    }
+
+    /// All jobs that changed along with it, as they are now.
+    #[must_use]
+    pub fn beside(&self) -> Vec<Arc<Job>> {
+        let next = self.next.as_ref().and_then(Upcoming::job).map(Arc::new);
+        next.into_iter().chain(self.others.iter().cloned()).collect()
+    }
 }
 
 /// Why an order was not granted.

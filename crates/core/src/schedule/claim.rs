@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::definition::{MisfirePolicy, Overlap};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome, Reason};
 use super::plan::{Plan, plan};
+use super::upcoming::Upcoming;
 use super::{Next, Schedule};
 use crate::id::JobId;
 use crate::job::{Job, Spec, State};
@@ -20,11 +23,11 @@ pub struct Decision {
     /// The schedule is now this.
     pub schedule: Arc<Schedule>,
     /// The occurrence to wait for from now on, to be stored.
-    pub next: Option<Arc<Job>>,
+    pub next: Option<Upcoming>,
     /// Earlier runs to cancel.
     pub cancel: Vec<JobId>,
-    /// What became of the instants that are decided now, oldest first.
-    pub entries: Vec<Entry>,
+    /// What became of the instants that are decided now, oldest first. Nearly always one.
+    pub entries: SmallVec<[Entry; 1]>,
 }
 
 /// What becomes of a claimed occurrence.
@@ -106,7 +109,7 @@ fn fire(
 ) -> Decision {
     let catch_up = spec.occurrence.as_ref().is_some_and(|occurrence| occurrence.catch_up);
     let outcome = Outcome::Fired { job_id: job.id, catch_up };
-    let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
+    let mut entries = smallvec![Entry::single(next.fire_at, outcome, now)];
     let of = Arc::make_mut(&mut schedule);
     of.fired_at(next.fire_at);
 
@@ -119,21 +122,21 @@ fn fire(
         Verdict::Fire(spec)
     };
     of.decided(next.covers_until);
-    let (passed, next) = of.advance(calendar, now);
-    entries.extend(passed);
-    Decision { verdict, schedule, next: next.map(Arc::new), cancel, entries }
+    entries.extend(of.advance(calendar, now));
+    let next = Upcoming::of(&schedule, now);
+    Decision { verdict, schedule, next, cancel, entries }
 }
 
 /// The misfire policy has no run for this instant.
 fn miss(mut schedule: Arc<Schedule>, job: &Job, next: &Next, plan: Plan, now: Timestamp) -> Decision {
-    let (entry, planned) = Arc::make_mut(&mut schedule).adopt(plan, now);
+    let entry = Arc::make_mut(&mut schedule).adopt(plan, now);
     let outcome = entry.as_ref().filter(|entry| entry.covers(next.fire_at)).map(|entry| entry.outcome);
     // No outcome: a calendar was changed, and the instant is none of the schedule's any more.
     let reason = outcome.map_or_else(|| "no longer an instant of its schedule".to_owned(), |o| o.to_string());
     Decision {
         verdict: Verdict::Drop(skipped(job, &reason, now)),
+        next: Upcoming::of(&schedule, now),
         schedule,
-        next: planned.map(Arc::new),
         cancel: Vec::new(),
         entries: entry.into_iter().collect(),
     }
@@ -149,13 +152,13 @@ fn pass_over(
     now: Timestamp,
 ) -> Decision {
     let outcome = Outcome::Skipped(reason);
-    let mut entries = vec![Entry::single(next.fire_at, outcome, now)];
+    let mut entries = smallvec![Entry::single(next.fire_at, outcome, now)];
     let verdict = Verdict::Drop(skipped(job, &outcome.to_string(), now));
     let of = Arc::make_mut(&mut schedule);
     of.decided(next.covers_until);
-    let (passed, planned) = of.advance(calendar, now);
-    entries.extend(passed);
-    Decision { verdict, schedule, next: planned.map(Arc::new), cancel: Vec::new(), entries }
+    entries.extend(of.advance(calendar, now));
+    let next = Upcoming::of(&schedule, now);
+    Decision { verdict, schedule, next, cancel: Vec::new(), entries }
 }
 
 fn claim_held(
@@ -178,7 +181,7 @@ fn claim_held(
         cancel = of.start(job.id, running);
         Verdict::Fire(Arc::clone(&job.spec))
     };
-    Decision { verdict, schedule, next: None, cancel, entries: Vec::new() }
+    Decision { verdict, schedule, next: None, cancel, entries: SmallVec::new() }
 }
 
 /// The remembered jobs that are not over; nobody asks where runs may overlap.
@@ -218,10 +221,7 @@ impl Schedule {
     pub(super) fn remember(&mut self, job_id: JobId, mut beside: Vec<JobId>) {
         beside.retain(|id| *id != job_id);
         let surplus = (beside.len() + 1).saturating_sub(SCHEDULE_ACTIVE_COUNT_MAX);
-        // In the room it has: most schedules remember one job, and another at every fire.
-        self.active.clear();
-        self.active.reserve_exact(beside.len() + 1 - surplus);
-        self.active.extend(beside.into_iter().chain([job_id]).skip(surplus));
+        self.active = beside.into_iter().chain([job_id]).skip(surplus).collect();
     }
 }
 
@@ -253,8 +253,8 @@ pub fn on_finish(
         let mut schedule = schedule.clone();
         let mut entries = vec![Entry::single(next.fire_at, Outcome::Skipped(Reason::Cancelled), now)];
         schedule.decided(next.covers_until);
-        let (passed, next) = schedule.advance(calendar, now);
-        entries.extend(passed);
+        entries.extend(schedule.advance(calendar, now));
+        let next = schedule.next_job(now);
         return Some(Finish { schedule, release: None, next, entries });
     }
     let held = schedule.held?;

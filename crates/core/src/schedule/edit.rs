@@ -43,8 +43,8 @@ impl Edit {
     /// Goes on from what is decided, in place of the occurrence that waits.
     pub(super) fn rearm(&mut self, calendar: Option<&Dates>, now: Timestamp) {
         let waited = self.schedule.next.take();
-        let (passed, job) = self.schedule.advance(calendar, now);
-        self.entries.extend(passed);
+        self.entries.extend(self.schedule.advance(calendar, now));
+        let job = self.schedule.next_job(now);
         self.withdraw =
             waited.map(|next| next.job_id).filter(|id| job.as_ref().is_none_or(|job| job.id != *id));
         self.put = job;
@@ -104,7 +104,7 @@ pub fn create(new: NewSchedule, calendar: Option<&Dates>, now: Timestamp) -> Edi
         held: None,
         decided_until: now,
         last_fire: None,
-        active: Vec::new(),
+        active: smallvec::SmallVec::new(),
         created_at: now,
         updated_at: now,
     };
@@ -239,7 +239,8 @@ fn keep_latest_due(edit: &mut Edit, calendar: Option<&Dates>, first: Timestamp, 
     }
     edit.withdraw = schedule.next.map(|next| next.job_id);
     let catch_up = latest < schedule.definition.missed_before(now);
-    edit.put = Some(schedule.arm(Planned { fire_at: latest, catch_up }, now));
+    schedule.arm(Planned { fire_at: latest, catch_up }, now);
+    edit.put = schedule.next_job(now);
     if let Some(next) = &mut schedule.next {
         next.covers_until = covers_until;
     }
@@ -319,7 +320,7 @@ pub fn trigger(schedule: &Schedule, now: Timestamp) -> Edit {
     // Beside what runs: only an instant of the chain ends earlier runs.
     let running = match schedule.definition.overlap {
         Overlap::Allow => Vec::new(),
-        Overlap::Skip | Overlap::BufferOne | Overlap::CancelRunning => schedule.active.clone(),
+        Overlap::Skip | Overlap::BufferOne | Overlap::CancelRunning => schedule.active.to_vec(),
     };
     edit.schedule.remember(job.id, running);
     edit.entries.push(Entry::single(now, Outcome::Triggered { job_id: job.id }, now));

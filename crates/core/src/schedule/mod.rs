@@ -39,10 +39,13 @@ mod nominal;
 mod occurrence;
 mod plan;
 mod set_back;
+mod upcoming;
 mod upkeep;
 mod wall_clock;
 
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 pub use check::{Fault, FaultKind, check, check_beat, check_interval, check_name};
 pub use claim::{Decision, Finish, Verdict, on_claim, on_finish};
@@ -59,6 +62,7 @@ pub use occurrence::{
     window_offset_ms,
 };
 pub use set_back::set_back;
+pub use upcoming::Upcoming;
 pub use upkeep::{calendar_changed, repair, retime};
 
 use crate::id::JobId;
@@ -90,7 +94,7 @@ pub struct Schedule {
     /// The last instant that fired.
     pub last_fire: Option<LastFire>,
     /// Jobs that may not be over yet, oldest first; looked at only where the overlap policy asks.
-    pub active: Vec<JobId>,
+    pub active: SmallVec<[JobId; 1]>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last edited.

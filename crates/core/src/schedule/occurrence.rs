@@ -32,11 +32,11 @@ enum Purpose {
 }
 
 fn hashed(id: ScheduleId, fire_at: Timestamp, purpose: Purpose) -> [u8; 25] {
-    let mut bytes = [0; 25];
-    let parts = id.as_bytes().iter().copied().chain(fire_at.as_ms().to_be_bytes()).chain([purpose as u8]);
-    for (byte, part) in bytes.iter_mut().zip(parts) {
-        *byte = part;
-    }
+    let mut bytes = [purpose as u8; 25];
+    let (of, rest) = bytes.split_at_mut(16);
+    let (at, _) = rest.split_at_mut(8);
+    of.copy_from_slice(id.as_bytes());
+    at.copy_from_slice(&fire_at.as_ms().to_be_bytes());
     bytes
 }
 

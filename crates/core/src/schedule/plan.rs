@@ -4,9 +4,8 @@ use super::definition::{Definition, MisfirePolicy};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome, Reason};
 use super::nominal::{next_nominal, prev_nominal};
-use super::occurrence::{occurrence_job, window_offset_ms};
+use super::occurrence::{occurrence_id, window_offset_ms};
 use super::{Next, Schedule, State};
-use crate::job::Job;
 use crate::time::Timestamp;
 
 /// What comes after an instant.
@@ -63,35 +62,32 @@ pub(super) fn plan(
 }
 
 impl Schedule {
-    /// Plans on. Gives the ledger's entry for what is passed over, and the next job.
-    pub(super) fn advance(
-        &mut self,
-        calendar: Option<&Dates>,
-        now: Timestamp,
-    ) -> (Option<Entry>, Option<Job>) {
+    /// Plans on, to the next occurrence. Gives the ledger's entry for what is passed over.
+    pub(super) fn advance(&mut self, calendar: Option<&Dates>, now: Timestamp) -> Option<Entry> {
         let plan = plan(&self.definition, calendar, self.goes_on_after(), now);
         self.adopt(plan, now)
     }
 
-    /// Makes a plan from [`Schedule::goes_on_after`] its own.
-    pub(super) fn adopt(&mut self, plan: Plan, now: Timestamp) -> (Option<Entry>, Option<Job>) {
+    /// Makes a plan from [`Schedule::goes_on_after`] its own. Gives the ledger's entry.
+    pub(super) fn adopt(&mut self, plan: Plan, now: Timestamp) -> Option<Entry> {
         if let Some(entry) = &plan.entry {
             self.decided(entry.to);
         }
         self.state = if plan.next.is_some() { State::Active } else { State::Ended };
         self.next = None;
-        let job = plan.next.map(|next| self.arm(next, now));
-        (plan.entry, job)
+        if let Some(next) = plan.next {
+            self.arm(next, now);
+        }
+        plan.entry
     }
 
     /// Makes an instant the one to wait for. What is past is due at once: a job made for the past would be
     /// behind those who look for what is due.
-    pub(super) fn arm(&mut self, planned: Planned, now: Timestamp) -> Job {
+    pub(super) fn arm(&mut self, planned: Planned, now: Timestamp) {
         let Planned { fire_at, catch_up } = planned;
         let offset_ms = window_offset_ms(self.id, fire_at, self.definition.window_ms);
         let run_at = fire_at.plus_ms(offset_ms).max(now);
-        let job = occurrence_job(self, fire_at, run_at, catch_up, now);
-        self.next = Some(Next { fire_at, run_at, job_id: job.id, catch_up, covers_until: fire_at });
-        job
+        let job_id = occurrence_id(self.id, fire_at, run_at);
+        self.next = Some(Next { fire_at, run_at, job_id, catch_up, covers_until: fire_at });
     }
 }

@@ -8,7 +8,6 @@ use super::edit::{Edit, replace_rule};
 use super::exclude::Dates;
 use super::ledger::{Entry, Outcome};
 use super::nominal::{next_nominal, to_jiff};
-use super::occurrence::occurrence_job;
 use super::plan::Planned;
 use super::wall_clock::Moved;
 use super::{Next, Schedule, State};
@@ -55,7 +54,8 @@ impl Edit {
         self.entries.sort_by_key(|entry| entry.from);
         let covers_until = schedule.undecided_after();
         self.withdraw = schedule.next.map(|next| next.job_id);
-        self.put = Some(schedule.arm(Planned { fire_at: latest, catch_up: false }, now));
+        schedule.arm(Planned { fire_at: latest, catch_up: false }, now);
+        self.put = schedule.next_job(now);
         schedule.decided_until = latest.plus_ms(-1);
         if let Some(next) = &mut schedule.next {
             next.covers_until = covers_until;
@@ -141,9 +141,7 @@ impl Schedule {
 pub fn repair(schedule: &Schedule, calendar: Option<&Dates>, now: Timestamp) -> Edit {
     let mut edit = Edit::none(schedule);
     match (schedule.state, schedule.next) {
-        (State::Active, Some(next)) => {
-            edit.put = Some(occurrence_job(schedule, next.fire_at, next.run_at, next.catch_up, now));
-        }
+        (State::Active, Some(_)) => edit.put = schedule.next_job(now),
         (State::Active, None) => edit.rearm(calendar, now),
         (State::Paused | State::Ended, _) => {}
     }

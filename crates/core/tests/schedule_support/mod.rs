@@ -149,9 +149,9 @@ impl World {
         };
         let before = self.schedule.next.map(|next| next.fire_at);
         self.schedule = Arc::unwrap_or_clone(decision.schedule);
-        if let Some(next) = decision.next {
+        if let Some(next) = decision.next.and_then(|next| next.job()) {
             assert!(next.spec.occurrence.as_ref().map(|o| o.fire_at) > before, "instants only rise");
-            self.waiting.insert(next.id, Arc::unwrap_or_clone(next));
+            self.waiting.insert(next.id, next);
         }
         self.ledger.extend(decision.entries);
         for id in decision.cancel {

@@ -14,6 +14,7 @@ use tidewheel_store::{Applied, Error, Order, Refusal};
 
 use super::ready::Taker;
 use super::scheduler::{Message, push_lease_ms};
+use super::schedules::Beside;
 use super::{Shared, outcomes};
 
 /// A job that is to be claimed: what is asked of it until then. The job itself is let go of, so that a store that has just read
@@ -115,7 +116,7 @@ fn orders(epochs: &[u64], claim: &Claim) -> Vec<Order> {
 }
 
 pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
-    let (mut repeated, mut others) = (false, Vec::new());
+    let (mut repeated, mut beside) = (false, Beside::default());
     // The same for every try, so that a try that took effect is known again. One whose shard was lost is refused.
     let territory = &shared.territory;
     let epoch_of = |pick: &Pick| territory.epoch_of(territory.shard_of(&pick.tenant, pick.id)).unwrap_or(0);
@@ -124,7 +125,7 @@ pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
     let granted = loop {
         let orders = orders(&epochs, &claim);
         match shared.store.apply(shared.clock.now(), fence, orders).await {
-            Ok(results) => match settle(&shared, &epochs, &claim, results, (repeated, &mut others)).await {
+            Ok(results) => match settle(&shared, &epochs, &claim, results, (repeated, &mut beside)).await {
                 // The same again: what is claimed by now will be found to be ours.
                 Err(error) if error.is_retryable() => {
                     repeated = true;
@@ -151,7 +152,7 @@ pub(super) async fn write(shared: Arc<Shared>, claim: Claim) {
     }
     let undone = granted.as_ref().map(|granted| undoing(&epochs, &claim, granted)).unwrap_or_default();
     shared.tell(Message::Claimed { claim, granted });
-    shared.tell_changed(&others);
+    shared.tell_beside(beside);
     if !undone.is_empty() {
         outcomes::write(&shared, undone).await;
     }
@@ -183,12 +184,12 @@ async fn settle(
     epochs: &[u64],
     claim: &Claim,
     results: Vec<Result<Applied, Refusal>>,
-    (repeated, others): (bool, &mut Vec<Arc<Job>>),
+    (repeated, beside): (bool, &mut Beside),
 ) -> Result<Vec<Granted>, Error> {
     let mut granted = Vec::with_capacity(results.len());
     for ((pick, epoch), mut result) in claim.picks.iter().zip(epochs).zip(results) {
         if let Ok(applied) = &mut result {
-            others.append(&mut applied.others);
+            beside.add(applied);
         }
         granted.push(match result {
             Ok(applied) if applied.job.status.state == State::Running => Granted::Running(applied.job),
@@ -206,7 +207,7 @@ async fn settle(
             Err(refusal) => {
                 if refusal == Refusal::Rejected(Rejection::NotDue) {
                     match next_of_held(shared, pick).await {
-                        Ok(next) => others.extend(next.map(Arc::new)),
+                        Ok(next) => next.into_iter().for_each(|next| beside.add_job(next)),
                         // One that cannot be read will be no more readable in a sweep.
                         Err(Error::Corrupt(_)) => {}
                         Err(_) => shared.hint_lost.store(true, Ordering::SeqCst),

@@ -421,7 +421,7 @@ impl Engine {
                 }
                 // Also what was so already: the answer that told of the change may have been lost.
                 changed.push(Arc::clone(&applied.job));
-                changed.extend(applied.others.iter().cloned());
+                changed.extend(applied.beside());
             }
         }
         shared.metrics.ended(&endings);

@@ -5,11 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewheel_core::job::Job;
-use tidewheel_store::{Edited, Error, ScheduleOrder, ScheduleRefusal};
+use tidewheel_core::schedule::Upcoming;
+use tidewheel_store::{Applied, Edited, Error, ScheduleOrder, ScheduleRefusal};
 use tokio::sync::oneshot;
 
 use super::scheduler::Message;
 use super::{Engine, Shared, is_waiting};
+
+/// What changed along with orders for jobs.
+#[derive(Default)]
+pub(super) struct Beside {
+    jobs: Vec<Arc<Job>>,
+    upcoming: Vec<Upcoming>,
+}
+
+impl Beside {
+    pub(super) fn add(&mut self, applied: &mut Applied) {
+        self.jobs.append(&mut applied.others);
+        self.upcoming.extend(applied.next.take());
+    }
+
+    pub(super) fn add_job(&mut self, job: Job) {
+        self.jobs.push(Arc::new(job));
+    }
+}
 
 impl Shared {
     /// Tells the scheduler of jobs that were stored, changed or taken out. What waits in a bucket that is not
@@ -30,6 +49,15 @@ impl Shared {
         let (done, seen) = oneshot::channel();
         self.tell(Message::Changed { jobs, done });
         Some(seen)
+    }
+
+    /// The same for what changed along with orders. Of what is to come only that becomes a job which is news.
+    pub(super) fn tell_beside(&self, beside: Beside) {
+        let Beside { mut jobs, upcoming } = beside;
+        let opened_ms = self.opened_ms.load(Ordering::SeqCst);
+        let is_near = |it: &&Upcoming| it.next().is_some_and(|next| next.run_at.as_ms() < opened_ms);
+        jobs.extend(upcoming.iter().filter(is_near).filter_map(Upcoming::job).map(Arc::new));
+        self.tell_changed(&jobs);
     }
 }
 

@@ -60,7 +60,7 @@ impl Trail {
 /// Adds what the group made of a job to the changes to be recorded, if it made something of it.
 pub(super) fn note_change(changes: &mut Packed, shards: u16, slot: &Slot) {
     let from = slot.start.map(|(state, _)| state);
-    let to = slot.job.as_ref().map(|job| job.status.state);
+    let to = slot.end().map(|(state, _)| state);
     let attempt = slot.job.as_ref().map(|job| job.status.attempt);
     let before = slot.attempt.map(|(attempt, ..)| attempt);
     let is_other_attempt = before.is_some() && attempt.is_some() && before != attempt;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, State};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::ScheduleId;
+use tidewheel_core::schedule::{ScheduleId, Upcoming};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, HeldKey, IdempotencyClaim, KeyUse, NewAct};
 
@@ -63,6 +63,9 @@ impl Pointer {
     }
 }
 
+/// Where an occurrence stands and lies that nothing has happened to.
+const UPCOMING: (State, Place) = (State::Scheduled, Place::Home);
+
 /// One job in the group.
 pub(super) struct Slot {
     /// Which one it is, where there is no job to tell it.
@@ -71,8 +74,10 @@ pub(super) struct Slot {
     pub(super) start: Option<(State, Place)>,
     /// Its attempt before the group: number, record in `claims`, whether it has one in `leases`.
     pub(super) attempt: Option<(u32, u64, bool)>,
-    /// As it is now; `None` when there is no such job.
+    /// As it is now; `None` when there is no such job, or it is an upcoming one.
     pub(super) job: Option<Arc<Job>>,
+    /// The occurrence that was stored by the group and that nobody has asked for since.
+    upcoming: Option<Upcoming>,
     /// What its record must become, if it changes: a place and the bytes, or gone.
     pub(super) rest: Option<Option<(Place, Slice)>>,
     /// Whether that record is a lean one.
@@ -95,6 +100,7 @@ impl Slot {
             start: None,
             attempt: None,
             job: None,
+            upcoming: None,
             rest: None,
             is_lean: false,
             in_full: None,
@@ -111,7 +117,15 @@ impl Slot {
 
     /// Which job it is; of one that was there and is not any more, too.
     pub(super) fn key(&self) -> Option<LentKey<'_>> {
-        self.job.as_deref().map(LentKey::of).or_else(|| self.absent.as_ref().map(|key| key.lent()))
+        let job = self.job.as_deref().map(LentKey::of);
+        let job = job.or_else(|| self.upcoming.as_ref().and_then(LentKey::of_upcoming));
+        job.or_else(|| self.absent.as_ref().map(|key| key.lent()))
+    }
+
+    /// Where it stands and lies now; `None` when there is no such job.
+    pub(super) fn end(&self) -> Option<(State, Place)> {
+        let job = self.job.as_ref().map(|job| (job.status.state, Place::of(job)));
+        job.or_else(|| self.upcoming.as_ref().map(|_| UPCOMING))
     }
 }
 
@@ -166,8 +180,13 @@ impl Group {
         }
     }
 
-    pub(super) fn find(&self, tag: JobTag) -> Option<usize> {
-        self.index.find(tag)
+    pub(super) fn knows(&self, tag: JobTag) -> bool {
+        self.index.find(tag).is_some()
+    }
+
+    /// The slot of a job the group knows.
+    pub(super) fn find(&mut self, tag: JobTag) -> Option<usize> {
+        self.index.find(tag).inspect(|at| self.make_whole(*at))
     }
 
     /// The slot of a job the group may know already.
@@ -175,8 +194,19 @@ impl Group {
         let (at, is_new) = self.index.find_or_add(tag);
         if is_new {
             self.slots.push(slot());
+        } else {
+            self.make_whole(at);
         }
         at
+    }
+
+    /// Somebody asks for this job: if it is an upcoming occurrence, it is made.
+    fn make_whole(&mut self, at: usize) {
+        if let Some(slot) = self.slots.get_mut(at)
+            && let Some(upcoming) = slot.upcoming.take()
+        {
+            slot.job = upcoming.job().map(Arc::new);
+        }
     }
 
     /// Makes the job of a slot what it is now, in the place of what it was if nobody else has that.
@@ -204,6 +234,22 @@ impl Group {
         self.note_next(at, &next, lean);
         if let Some(slot) = self.slots.get_mut(at) {
             slot.job = Some(next);
+        }
+    }
+
+    /// Takes in an occurrence that was not there before, whose record is lean.
+    pub(super) fn put_upcoming(&mut self, upcoming: Upcoming) {
+        let schedule = upcoming.schedule();
+        let Some(next) = schedule.next else { return };
+        let record = lean::encode_upcoming(schedule, &next, upcoming.created_at());
+        self.bytes += record.len() + 128;
+        let at = self.find_or_add(JobTag::new(&schedule.tenant, next.job_id), Slot::empty);
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.rest = Some(Some((UPCOMING.1, record)));
+            slot.is_lean = true;
+            slot.lease_changed = false;
+            slot.job = None;
+            slot.upcoming = Some(upcoming);
         }
     }
 
@@ -283,7 +329,9 @@ impl Group {
         let (mut slots, mut index) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.index));
         slots.clear();
         index.clear();
-        *self = Self { slots, index, scratch: std::mem::take(&mut self.scratch), ..Self::default() };
+        self.plans.clear();
+        let (plans, scratch) = (std::mem::take(&mut self.plans), std::mem::take(&mut self.scratch));
+        *self = Self { slots, index, plans, scratch, ..Self::default() };
     }
 
     /// Takes the job of a slot out.

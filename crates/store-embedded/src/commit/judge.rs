@@ -205,9 +205,7 @@ impl Committer {
         jobs: impl Iterator<Item = (&'k Tenant, JobId)> + Clone,
         mut unreadable: impl FnMut(&JobKey, String) -> Result<(), Error>,
     ) -> Result<Vec<usize>, Error> {
-        self.settle_if(|writing| {
-            jobs.clone().any(|(tenant, id)| writing.find(JobTag::new(tenant, id)).is_some())
-        });
+        self.settle_if(|writing| jobs.clone().any(|(tenant, id)| writing.knows(JobTag::new(tenant, id))));
         let mut on_disk = Vec::new();
         let mut slots = vec![UNKNOWN; jobs.clone().count()];
         let wanted = jobs.zip(&mut slots);
@@ -352,12 +350,12 @@ fn obey(group: &mut Group, now: Timestamp, order: &Order, at: usize) -> Result<A
     let slot = group.slots.get_mut(at).ok_or(Refusal::NotFound)?;
     let job = slot.job.as_ref().ok_or(Refusal::NotFound)?;
     match transition(job, &order.command, now)? {
-        Change::To(next) => Ok(Applied { job: group.put(at, next), changed: true, others: Vec::new() }),
-        Change::Nothing => Ok(Applied { job: Arc::clone(job), changed: false, others: Vec::new() }),
+        Change::To(next) => Ok(Applied::alone(group.put(at, next), true)),
+        Change::Nothing => Ok(Applied::alone(Arc::clone(job), false)),
         Change::Gone => {
             let job = Arc::clone(job);
             group.remove(at);
-            Ok(Applied { job, changed: true, others: Vec::new() })
+            Ok(Applied::alone(job, true))
         }
     }
 }

@@ -51,6 +51,14 @@ struct Slot {
 }
 
 impl Plans {
+    /// Forgets everything but the room it took.
+    pub(super) fn clear(&mut self) {
+        let (mut slots, mut index) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.index));
+        slots.clear();
+        index.clear();
+        *self = Self { slots, index, ..Self::default() };
+    }
+
     pub(super) fn is_known(&self, tag: ScheduleTag) -> bool {
         self.index.contains_key(&tag)
     }
@@ -211,7 +219,7 @@ impl Plans {
         next_entry: u64,
     ) -> ScheduleDeltas {
         let mut deltas = ScheduleDeltas::new();
-        for slot in std::mem::take(&mut self.slots) {
+        for slot in self.slots.drain(..) {
             slot.write(batch, holding, scratch);
             match (slot.was_there, slot.stored.is_some()) {
                 (false, true) => *deltas.entry(slot.key.tenant.clone()).or_default() += 1,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job};
 use tidewheel_core::names::Tenant;
@@ -190,7 +191,7 @@ impl Desk<'_> {
 
     /// Takes one order's changes into the group.
     fn carry_out(&mut self, tenant: &Tenant, changes: Changes) -> Result<(), Error> {
-        let mut slots = Vec::with_capacity(changes.jobs.len());
+        let mut slots: SmallVec<[usize; 1]> = SmallVec::new();
         for change in &changes.jobs {
             let id = change.id();
             slots.push(match change {
@@ -218,6 +219,9 @@ impl Desk<'_> {
                 }
                 JobChange::Removed(_) => self.group.remove(slot),
             }
+        }
+        if let Some(next) = changes.next {
+            self.group.put_upcoming(next);
         }
         match (place, changes.schedule) {
             (None, _) | (_, None) => {}

@@ -95,7 +95,7 @@ impl Committer {
         let shards = self.disk.shared.shards;
         let (rest, in_full) = (slot.rest.take(), slot.in_full.take());
         let Some(key) = slot.key() else { return Ok(()) };
-        let end = slot.job.as_ref().map(|job| (job.status.state, Place::of(job)));
+        let end = slot.end();
         let with_day = |(state, place): (_, Place)| (state, place.day());
         plan.moves.note(key.tenant, slot.start.map(with_day), end.map(with_day));
         let mut is_changed = false;

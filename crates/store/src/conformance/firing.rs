@@ -29,7 +29,7 @@ pub async fn a_claim_stores_the_next_occurrence(home: &dyn Home) {
         let occurrence = applied.job.spec.occurrence.expect("it came from a schedule");
         assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(n * BEAT_MS), false));
         let pending = trial.pending(&made).await.expect("pending");
-        assert_eq!(applied.others, [Arc::new(pending.clone())]);
+        assert_eq!(applied.beside(), [Arc::new(pending.clone())]);
         assert_eq!(pending.status.due_at, START.plus_ms((n + 1) * BEAT_MS));
         let schedule = trial.now_of(&made).await;
         assert_eq!(schedule.decided_until, occurrence.fire_at);
@@ -60,9 +60,9 @@ pub async fn a_refused_claim_leaves_the_schedule_alone(home: &dyn Home) {
     let retrying = trial.order(&running, failing(&running, Retry::Yes)).await;
     trial.pass(RETRY_MS);
     let again = trial.try_order(&retrying, trial.claiming()).await.expect("granted");
-    assert_eq!((again.job.status.attempt, again.others), (2, Vec::new()), "a retry is no new occurrence");
+    assert_eq!((again.job.status.attempt, again.beside()), (2, Vec::new()), "a retry is no new occurrence");
     let done = trial.try_order(&again.job, succeeding(&again.job)).await.expect("granted");
-    assert_eq!(done.others, []);
+    assert_eq!(done.beside(), []);
     assert_eq!(trial.now_of(&made).await, before);
     assert_eq!(trial.ledger_of(&made).await.len(), 1);
 }
@@ -81,7 +81,7 @@ pub async fn orders_of_one_batch_move_the_chain_step_by_step(home: &dyn Home) {
     orders.push(order(&jobs[0], trial.claiming()));
     orders.push(order(&jobs[1], Command::Cancel));
     let answers = trial.orders(orders).await;
-    let others: Vec<_> = answers.iter().flatten().map(|applied| applied.others.len()).collect();
+    let others: Vec<_> = answers.iter().flatten().map(|applied| applied.beside().len()).collect();
     assert_eq!(others, [1, 1, 0, 0]);
     assert_eq!(answers[3].as_ref().err(), Some(&Refusal::Rejected(Rejection::Running)));
     for schedule in [&one, &two] {
@@ -112,7 +112,7 @@ pub async fn a_herd_is_claimed_in_one_batch(home: &dyn Home) {
         let orders: Vec<_> = due.iter().map(|job| order(job, trial.claiming())).collect();
         let running = trial.orders(orders).await;
         let running: Vec<_> = running.into_iter().map(|answer| answer.expect("granted")).collect();
-        assert!(running.iter().all(|applied| applied.others.len() == 1));
+        assert!(running.iter().all(|applied| applied.beside().len() == 1));
         let done = running.iter().map(|applied| order(&applied.job, succeeding(&applied.job)));
         assert!(trial.orders(done.collect()).await.iter().all(Result::is_ok));
         for schedule in &made {
@@ -133,7 +133,7 @@ pub async fn missed_instants_are_coalesced(home: &dyn Home) {
     trial.pass(5 * BEAT_MS + GRACE_MS + 1);
     let dropped = trial.fire(&made).await;
     assert_eq!(dropped.job.status.state, JobState::Skipped, "it is not the newest");
-    assert_eq!(dropped.others.len(), 1, "but that is due now");
+    assert_eq!(dropped.beside().len(), 1, "but that is due now");
     let fired = trial.fire(&made).await.job;
     let occurrence = fired.spec.occurrence.expect("an occurrence");
     assert_eq!((occurrence.fire_at, occurrence.catch_up), (START.plus_ms(5 * BEAT_MS), true));
@@ -195,7 +195,7 @@ pub async fn missed_instants_are_skipped(home: &dyn Home) {
     let dropped = trial.fire(&made).await;
     assert_eq!((dropped.job.id, dropped.job.status.state), (late.id, JobState::Skipped));
     let next = trial.pending(&made).await.expect("pending");
-    assert_eq!(dropped.others, [Arc::new(next.clone())]);
+    assert_eq!(dropped.beside(), [Arc::new(next.clone())]);
     let entries = trial.ledger_of(&made).await;
     assert_eq!(outcomes(&entries), ["skipped"], "one entry for more than a year");
     assert_eq!(entries[0].to, next.status.due_at.plus_ms(-BEAT_MS));
@@ -213,10 +213,10 @@ pub async fn a_cancelled_occurrence_moves_the_chain_on(home: &dyn Home) {
     let applied = trial.try_order(&job, Command::Cancel).await.expect("granted");
     assert_eq!(applied.job.status.state, JobState::Cancelled);
     let next = trial.pending(&made).await.expect("pending");
-    assert_eq!(applied.others, [Arc::new(next.clone())]);
+    assert_eq!(applied.beside(), [Arc::new(next.clone())]);
     assert_eq!(next.status.due_at, START.plus_ms(2 * BEAT_MS));
     let repeated = trial.try_order(&job, Command::Cancel).await.expect("granted");
-    assert_eq!((repeated.changed, repeated.others), (false, Vec::new()));
+    assert_eq!((repeated.changed, repeated.beside()), (false, Vec::new()));
     let mut trial = trial.reopen().await;
     trial.fire(&made).await;
     assert_eq!(outcomes(&trial.ledger_of(&made).await), ["fired", "skipped"]);
@@ -293,9 +293,9 @@ pub async fn a_schedule_ends_with_its_last_instant(home: &dyn Home) {
     let mut trial = Trial::start(home).await;
     let last = START.plus_ms(2 * BEAT_MS);
     let made = trial.create(&tenant("acme"), ruled(|rule| rule.end_at = Some(last))).await;
-    assert_eq!(trial.fire(&made).await.others.len(), 1);
+    assert_eq!(trial.fire(&made).await.beside().len(), 1);
     let applied = trial.fire(&made).await;
-    assert_eq!((applied.job.status.state, applied.others), (JobState::Running, Vec::new()));
+    assert_eq!((applied.job.status.state, applied.beside()), (JobState::Running, Vec::new()));
     assert_eq!(trial.pending(&made).await, None);
     assert_eq!(trial.now_of(&made).await.state, State::Ended);
     trial.pass(DAY_MS);
@@ -326,8 +326,8 @@ pub async fn a_job_without_its_schedule_is_like_any_other(home: &dyn Home) {
     trial.take_in(&[lost.clone(), never.clone()]).await;
     for job in [triggered, lost, never] {
         let applied = trial.try_order(&job, trial.claiming()).await.expect("granted");
-        assert_eq!((applied.job.status.state, applied.others), (JobState::Running, Vec::new()));
+        assert_eq!((applied.job.status.state, applied.beside()), (JobState::Running, Vec::new()));
         let done = trial.try_order(&applied.job, succeeding(&applied.job)).await.expect("granted");
-        assert_eq!(done.others, []);
+        assert_eq!(done.beside(), []);
     }
 }

@@ -177,7 +177,7 @@ pub async fn a_changed_calendar_moves_what_waits(home: &dyn Home) {
     assert!(!again.changed);
     let mut trial = trial.reopen().await;
     let applied = trial.fire(&made).await;
-    assert_eq!(applied.others[0].status.due_at.to_string(), "2027-01-19T09:00:00.000Z");
+    assert_eq!(applied.beside()[0].status.due_at.to_string(), "2027-01-19T09:00:00.000Z");
     trial.store.put_calendar(&acme, "holidays", None).await.expect("removed");
     trial.edit(&made, redating(&["2027-01-17", "2027-01-18"])).await;
     let sunday = trial.pending(&made).await.expect("pending");

@@ -33,7 +33,7 @@ pub async fn an_overlapping_instant_is_skipped(home: &dyn Home) {
     let first = trial.fire(&made).await.job;
     let second = trial.fire(&made).await;
     assert_eq!(second.job.status.state, JobState::Skipped);
-    assert_eq!(ids(&second.others), [trial.pending(&made).await.expect("pending").id]);
+    assert_eq!(ids(&second.beside()), [trial.pending(&made).await.expect("pending").id]);
     let first = trial.order(&first, failing(&first, Retry::Yes)).await;
     assert_eq!(trial.fire(&made).await.job.status.state, JobState::Skipped, "it is being retried");
     trial = trial.reopen().await;
@@ -66,12 +66,12 @@ pub async fn one_overlapping_instant_is_buffered(home: &dyn Home) {
     assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::NotDue)));
     trial.pass(1_000);
     let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
-    assert_eq!(ids(&done.others), [held.id]);
+    assert_eq!(ids(&done.beside()), [held.id]);
     let released = trial.get(&held).await.expect("it is kept");
-    assert_eq!((released.status.due_at, &*done.others[0]), (trial.now, &released));
+    assert_eq!((released.status.due_at, &*done.beside()[0]), (trial.now, &released));
     let running = trial.try_order(&released, trial.claiming()).await.expect("granted");
     assert_eq!(running.job.status.state, JobState::Running);
-    assert_eq!(running.others, [], "the chain has long gone on");
+    assert_eq!(running.beside(), [], "the chain has long gone on");
     assert_eq!(trial.now_of(&made).await.held, None);
     trial.check_cover(&made).await;
     let trial = trial.reopen().await;
@@ -91,15 +91,15 @@ pub async fn a_buffered_instant_can_be_called_off(home: &dyn Home) {
         match n {
             0 => {
                 let done = trial.try_order(&first, Command::Cancel).await.expect("granted");
-                assert_eq!(ids(&done.others), [held.id]);
+                assert_eq!(ids(&done.beside()), [held.id]);
                 trial.claim(&held).await;
             }
             1 => {
                 let done = trial.try_order(&held, Command::Cancel).await.expect("granted");
-                assert_eq!(done.others, []);
+                assert_eq!(done.beside(), []);
                 assert_eq!(trial.now_of(&made).await.held, None);
                 let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
-                assert_eq!(done.others, []);
+                assert_eq!(done.beside(), []);
             }
             _ => {
                 let edited = trial.edit(&made, ScheduleCommand::Delete).await;
@@ -107,7 +107,7 @@ pub async fn a_buffered_instant_can_be_called_off(home: &dyn Home) {
                 assert_eq!(held.status.state, JobState::Cancelled);
                 assert!(edited.jobs.contains(&held));
                 let done = trial.try_order(&first, succeeding(&first)).await.expect("granted");
-                assert_eq!(done.others, []);
+                assert_eq!(done.beside(), []);
             }
         }
     }
@@ -123,13 +123,13 @@ pub async fn an_overlapping_instant_ends_the_run_before_it(home: &dyn Home) {
     let ended = trial.get(&first).await.expect("it is kept");
     assert_eq!(ended.status.state, JobState::Cancelled);
     let pending = trial.pending(&made).await.expect("pending");
-    assert_eq!(ids(&second.others), [pending.id, first.id]);
-    assert!(second.others.contains(&Arc::new(ended)));
+    assert_eq!(ids(&second.beside()), [pending.id, first.id]);
+    assert!(second.beside().contains(&Arc::new(ended)));
     let answer = trial.try_order(&first, succeeding(&first)).await;
     assert_eq!(answer.err(), Some(Refusal::Rejected(Rejection::StaleToken)));
     trial.order(&second.job, succeeding(&second.job)).await;
     let trial = &mut trial.reopen().await;
     let third = trial.fire(&made).await;
-    assert_eq!(third.others.len(), 1, "nothing was running");
+    assert_eq!(third.beside().len(), 1, "nothing was running");
     trial.check_cover(&made).await;
 }

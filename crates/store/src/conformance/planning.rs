@@ -90,7 +90,7 @@ pub async fn every_field_of_a_schedule_survives(home: &dyn Home) {
     let bare = trial.create(&acme, empty).await;
     let fired = trial.fire(&made).await.job;
     let (made, job) = (trial.now_of(&made).await, trial.pending(&made).await);
-    assert_eq!(made.active, [fired.id]);
+    assert_eq!(*made.active, [fired.id]);
     let rules = made.definition.rule.zone.rules().clone();
     for _ in 0..2 {
         trial = trial.reopen().await;

@@ -222,12 +222,12 @@ impl Pair<'_> {
         let model = self.model.apply(now, fenced.then_some(model_epoch), orders.clone()).await;
         let plain = |answers: Result<Vec<Result<Applied, Refusal>>, Error>| {
             let answers = answers.expect("answered").into_iter();
-            let parts = |applied: Applied| (applied.job, applied.changed, applied.others);
+            let parts = |applied: Applied| (applied.beside(), applied.job, applied.changed);
             answers.map(|answer| answer.map(parts)).collect::<Vec<_>>()
         };
         let (real, model) = (plain(real), plain(model));
         assert_eq!(real, model, "{}: {orders:?}", self.place);
-        for (_, _, others) in model.into_iter().flatten() {
+        for (others, ..) in model.into_iter().flatten() {
             self.learn(&others);
         }
     }

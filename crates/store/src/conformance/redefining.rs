@@ -92,7 +92,7 @@ pub async fn an_occurrence_is_found_as_it_was_made(home: &dyn Home) {
         trial.finds_waiting(&first).await;
         let applied = trial.fire(&made).await;
         assert_eq!(applied.job.spec, first.spec);
-        let second = Job::clone(&applied.others[0]);
+        let second = Job::clone(&applied.beside()[0]);
         trial.finds_waiting(&second).await;
         trial.finds_running(&applied.job).await;
         trial = trial.reopen().await;

@@ -119,7 +119,7 @@ fn create(books: &mut impl Books, now: Timestamp, new: NewSchedule, fresh: bool)
         return Ok(Err(refusal));
     }
     let Edit { schedule, put, entries, .. } = schedule::create(new, calendar.as_deref(), now);
-    let mut changes = Changes { entries, ..Changes::default() };
+    let mut changes = Changes { entries: entries.into(), ..Changes::default() };
     let jobs: Vec<Job> = put.into_iter().collect();
     for job in jobs.iter().cloned().map(Arc::new) {
         changes.note(if fresh { JobChange::New(job) } else { JobChange::Put(job) });
@@ -215,7 +215,7 @@ fn carry_out(
 ) -> Result<(Edited, Changes), Error> {
     let changed = !edit.is_none(before);
     let Edit { schedule, withdraw, put, entries } = edit;
-    let mut changes = Changes { entries, ..Changes::default() };
+    let mut changes = Changes { entries: entries.into(), ..Changes::default() };
     let mut jobs = Vec::new();
     if let Some(id) = withdraw {
         jobs.extend(changes.withdraw(books, &schedule.tenant, id, now)?);

@@ -10,10 +10,11 @@ mod once;
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Command, Job, State, transition};
 use tidewheel_core::names::Tenant;
-use tidewheel_core::schedule::{Dates, Definition, Entry, Schedule, ScheduleId};
+use tidewheel_core::schedule::{Dates, Definition, Entry, Schedule, ScheduleId, Upcoming};
 use tidewheel_core::time::Timestamp;
 
 pub use edit::edit;
@@ -69,12 +70,14 @@ pub trait Books {
 /// What one order writes. All of it belongs to one tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// Jobs as they are now, each once.
-    pub jobs: Vec<JobChange>,
+    /// Jobs as they are now, each once. Nearly always one.
+    pub jobs: SmallVec<[JobChange; 1]>,
+    /// An occurrence the schedule waits for from now on. Nothing has the id of its job yet, and none of the jobs above.
+    pub next: Option<Upcoming>,
     /// The schedule as it is now. A new or lost name follows from it.
     pub schedule: Option<ScheduleChange>,
     /// New entries of its ledger, oldest decision first; never without the schedule.
-    pub entries: Vec<Entry>,
+    pub entries: SmallVec<[Entry; 1]>,
     /// A key that is taken from now on, and what for.
     pub key: Option<(KeyUse, IdempotencyClaim)>,
 }
@@ -113,8 +116,16 @@ impl JobChange {
 impl Changes {
     /// Whether there is nothing to write.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.schedule.is_none() && self.entries.is_empty() && self.key.is_none()
+    pub fn is_empty(&self) -> bool {
+        let is_without_jobs = self.jobs.is_empty() && self.next.is_none();
+        is_without_jobs && self.schedule.is_none() && self.entries.is_empty() && self.key.is_none()
+    }
+
+    /// Puts the next occurrence among the jobs, for stores that keep it as they keep others.
+    pub fn make_next(&mut self) {
+        if let Some(job) = self.next.take().and_then(|next| next.job()) {
+            self.jobs.insert(0, JobChange::New(Arc::new(job)));
+        }
     }
 
     fn put(&mut self, job: Arc<Job>) {

@@ -29,10 +29,10 @@ pub fn obey(
         Err(rejection) => return Ok((Err(rejection.into()), changes)),
     };
     let next = match change {
-        Change::Nothing => return Ok((Ok(applied(job, false)), changes)),
+        Change::Nothing => return Ok((Ok(Applied::alone(Arc::clone(job), false)), changes)),
         Change::Gone => {
             changes.note(JobChange::Removed(job.id));
-            return Ok((Ok(applied(job, true)), changes));
+            return Ok((Ok(Applied::alone(Arc::clone(job), true)), changes));
         }
         Change::To(next) => next,
     };
@@ -61,11 +61,7 @@ pub fn obey(
     if next.status.state.is_finished() && !job.status.state.is_finished() {
         finish(books, now, &next, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job: next, changed: true, others }), changes))
-}
-
-fn applied(job: &Arc<Job>, changed: bool) -> Applied {
-    Applied { job: Arc::clone(job), changed, others: Vec::new() }
+    Ok((Ok(Applied { job: next, changed: true, next: None, others }), changes))
 }
 
 /// The schedule a job came from.
@@ -105,11 +101,8 @@ fn carry_out(
     let Decision { verdict, schedule, next, cancel, entries } = decision;
     changes.schedule = Some(ScheduleChange::Put(schedule));
     changes.entries = entries;
+    changes.next = next.clone();
     let mut others = Vec::new();
-    if let Some(next) = next {
-        changes.note(JobChange::New(Arc::clone(&next)));
-        others.push(next);
-    }
     let job = match verdict {
         Verdict::Drop(job) => job,
         Verdict::Hold(job) => {
@@ -128,7 +121,7 @@ fn carry_out(
     if job.status.state.is_finished() {
         finish(books, now, &job, &mut changes, &mut others)?;
     }
-    Ok((Ok(Applied { job, changed: true, others }), changes))
+    Ok((Ok(Applied { job, changed: true, next, others }), changes))
 }
 
 /// A job has ended: moves its schedule's chain on, or sets an occurrence free that waited for it.

@@ -1,7 +1,5 @@
 //! Orders under an idempotency key: done the first time, and only looked at when they come again.
 
-use std::sync::Arc;
-
 use tidewheel_core::job::Job;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Schedule, ScheduleId};
@@ -66,7 +64,7 @@ pub fn obey_once(
         (Standing::Repeat(used_for), _) if used_for != KeyUse::Job(order.id) => {
             refused(Refusal::KeyConflict(used_for))
         }
-        (Standing::Repeat(_), Some(job)) => Ok((Ok(unchanged(job)), Changes::default())),
+        (Standing::Repeat(_), Some(job)) => Ok((Ok(Applied::alone(job, false)), Changes::default())),
         (Standing::Repeat(_), None) => refused(Refusal::Gone),
         (Standing::Free, None) => refused(Refusal::NotFound),
         (Standing::Free, Some(job)) => {
@@ -77,10 +75,6 @@ pub fn obey_once(
             Ok((answer, changes))
         }
     }
-}
-
-fn unchanged(job: Arc<Job>) -> Applied {
-    Applied { job, changed: false, others: Vec::new() }
 }
 
 /// Takes a key for a call that is no single order.

@@ -217,7 +217,8 @@ impl Tables {
         Ok(answer)
     }
 
-    fn carry_out(&mut self, tenant: &Tenant, changes: Changes) {
+    fn carry_out(&mut self, tenant: &Tenant, mut changes: Changes) {
+        changes.make_next();
         for change in changes.jobs {
             let old = self.job(tenant, change.id()).cloned();
             debug_assert!(old.is_none() || !matches!(change, JobChange::New(_)), "{change:?} is not new");
@@ -227,7 +228,7 @@ impl Tables {
             };
             self.replace(old.as_ref(), new);
         }
-        self.plans.carry_out(tenant, changes.schedule, changes.entries);
+        self.plans.carry_out(tenant, changes.schedule, changes.entries.into_vec());
         if let Some((used_for, IdempotencyClaim { key, fingerprint, until })) = changes.key {
             let held = HeldKey { used_for, fingerprint };
             self.keys.entry(tenant.clone()).or_default().insert(key, Pointer { held, until });

@@ -153,8 +153,8 @@ impl WorkerLink {
         }
         shared.metrics.ended(&endings);
         self.tell(WorkerMessage::Reported { session: self.session, jobs, refused });
-        let others = results.iter().flatten().flat_map(|applied| &applied.others);
-        shared.tell_changed(others);
+        // What workers say claims nothing, so no schedule goes on by it but at the end of a job.
+        shared.tell_changed(results.iter().flatten().flat_map(|applied| &applied.others));
         Ok(results)
     }
 
