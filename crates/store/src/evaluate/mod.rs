@@ -114,13 +114,6 @@ impl JobChange {
 }
 
 impl Changes {
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let is_without_jobs = self.jobs.is_empty() && self.next.is_none();
-        is_without_jobs && self.schedule.is_none() && self.entries.is_empty() && self.key.is_none()
-    }
-
     /// Puts the next occurrence among the jobs, for stores that keep it as they keep others.
     pub fn make_next(&mut self) {
         if let Some(job) = self.next.take().and_then(|next| next.job()) {
