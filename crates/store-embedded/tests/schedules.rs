@@ -12,6 +12,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::RetryPolicy;
 use tidewheel_core::schedule::{
     Definition, Exclude, Misfire, NewSchedule, Overlap, Rule, Schedule, ScheduleId, Template, Timing,
+    occurrence_id,
 };
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
@@ -153,6 +154,41 @@ async fn a_schedule_in_an_unknown_zone_harms_no_other() {
     let (_, store) = reopen(&kv, None);
     let fired = apply(&store, put_off.status.due_at, &put_off, claim()).await.unwrap();
     assert_eq!((fired.job.status.state, fired.beside().len()), (State::Running, 1));
+}
+
+#[tokio::test]
+async fn an_occurrence_is_asked_for_by_calls_beside_the_one_that_stores_it() {
+    let store = open(&Arc::new(FaultyKv::default()), None);
+    let mut made = Vec::new();
+    for n in 1..=3 {
+        made.push(edit(&store, START, creating(n, "UTC")).await.unwrap());
+    }
+    let (now, second_at) = (START.plus_ms(BEAT_MS), START.plus_ms(2 * BEAT_MS));
+    let second = |made: &Edited| Job {
+        id: occurrence_id(made.schedule.id, second_at, second_at),
+        ..made.jobs[0].clone()
+    };
+    let (of_one, of_two) = (second(&made[1]), second(&made[2]));
+    // The first is being written while the others gather, so that these share a group or stand in two behind each other.
+    let (_, one, two, cancelled, taken) = tokio::join!(
+        biased;
+        apply(&store, now, &made[0].jobs[0], claim()),
+        apply(&store, now, &made[1].jobs[0], claim()),
+        apply(&store, now, &made[2].jobs[0], claim()),
+        apply(&store, now, &of_one, Command::Cancel),
+        apply(&store, now, &of_two, Command::RunNow),
+    );
+    for claimed in [one, two] {
+        assert_eq!(claimed.unwrap().beside().len(), 1);
+    }
+    assert_eq!(cancelled.unwrap().job.status.state, State::Cancelled);
+    let taken = taken.unwrap().job;
+    assert_eq!(
+        (taken.status.state, taken.status.due_at, taken.spec.occurrence.unwrap().fire_at),
+        (State::Scheduled, now, second_at)
+    );
+    assert_eq!(job(&store, &taken).await.as_ref(), Some(&*taken));
+    assert_eq!(pending(&store, &made[1].schedule).await.unwrap().status.due_at, START.plus_ms(3 * BEAT_MS));
 }
 
 #[tokio::test]

@@ -243,13 +243,19 @@ impl Group {
         let Some(next) = schedule.next else { return };
         let record = lean::encode_upcoming(schedule, &next, upcoming.created_at());
         self.bytes += record.len() + 128;
-        let at = self.find_or_add(JobTag::new(&schedule.tenant, next.job_id), Slot::empty);
+        let tag = JobTag::new(&schedule.tenant, next.job_id);
+        let is_asked_for = self.knows(tag);
+        let at = self.find_or_add(tag, Slot::empty);
         if let Some(slot) = self.slots.get_mut(at) {
             slot.rest = Some(Some((UPCOMING.1, record)));
             slot.is_lean = true;
             slot.lease_changed = false;
             slot.job = None;
             slot.upcoming = Some(upcoming);
+        }
+        // An order behind the one being judged is for it.
+        if is_asked_for {
+            self.make_whole(at);
         }
     }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use tidewheel_core::job::{Command, Job, Rejection, State as JobState};
 use tidewheel_core::limits::DAY_MS;
 use tidewheel_core::place::Bucket;
-use tidewheel_core::schedule::{MisfirePolicy, Outcome, Overlap, ScheduleId, State, Timing, backfill_job};
+use tidewheel_core::schedule::{
+    MisfirePolicy, Outcome, Overlap, Schedule, ScheduleId, State, Timing, backfill_job, occurrence_id,
+};
 
 use super::beat::{
     BEAT_MS, GRACE_MS, beat, carrying, missing, ordering, outcomes, overlapping, ruled, update,
 };
 use super::trial::{RETRY_MS, Retry, START, Trial, failing, order, succeeding, tenant};
 use super::{Home, walk};
-use crate::{Refusal, ScheduleCommand};
+use crate::{Order, Refusal, ScheduleCommand};
 
 fn ids(jobs: &[Job]) -> Vec<tidewheel_core::id::JobId> {
     jobs.iter().map(|job| job.id).collect()
@@ -87,6 +89,45 @@ pub async fn orders_of_one_batch_move_the_chain_step_by_step(home: &dyn Home) {
     for schedule in [&one, &two] {
         trial.pending(schedule).await.expect("pending");
         assert_eq!(trial.ledger_of(schedule).await.len(), 1);
+    }
+}
+
+/// Whether they come in one call or one by one.
+pub async fn an_occurrence_is_there_for_the_orders_behind_the_claim_that_stored_it(home: &dyn Home) {
+    let mut trial = Trial::start(home).await;
+    let mut made = Vec::new();
+    for owner in [tenant("acme"), tenant("globex")] {
+        made.push([trial.create(&owner, beat()).await, trial.create(&owner, beat()).await]);
+    }
+    trial.now = START.plus_ms(BEAT_MS);
+    for (at_once, [moved, cancelled]) in [true, false].into_iter().zip(&made) {
+        let second_of = |of: &Schedule, command| {
+            let at = START.plus_ms(2 * BEAT_MS);
+            Order { tenant: of.tenant.clone(), id: occurrence_id(of.id, at, at), command, key: None }
+        };
+        let mut orders = Vec::new();
+        for schedule in [moved, cancelled] {
+            orders.push(order(&trial.pending(schedule).await.expect("pending"), trial.claiming()));
+        }
+        orders.push(second_of(moved, Command::RunNow));
+        orders.push(second_of(moved, trial.claiming()));
+        orders.push(second_of(cancelled, Command::Cancel));
+        let mut answers = Vec::new();
+        for call in orders.chunks(if at_once { orders.len() } else { 1 }) {
+            answers.extend(trial.orders(call.to_vec()).await);
+        }
+        let states: Vec<_> = answers.iter().map(|it| it.as_ref().map(|it| it.job.status.state)).collect();
+        let (running, waiting) = (JobState::Running, JobState::Scheduled);
+        assert_eq!(states, [running, running, waiting, running, JobState::Cancelled].map(Ok));
+    }
+    let trial = trial.reopen().await;
+    for [moved, cancelled] in &made {
+        for (schedule, became) in [(moved, ["fired", "fired"]), (cancelled, ["skipped", "fired"])] {
+            assert_eq!(outcomes(&trial.ledger_of(schedule).await), became);
+            let third = trial.pending(schedule).await.expect("pending");
+            assert_eq!(third.status.due_at, START.plus_ms(3 * BEAT_MS));
+            trial.check_cover(schedule).await;
+        }
     }
 }
 

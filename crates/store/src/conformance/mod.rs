@@ -196,6 +196,7 @@ macro_rules! conformance_tests {
             a_claim_stores_the_next_occurrence,
             a_refused_claim_leaves_the_schedule_alone,
             orders_of_one_batch_move_the_chain_step_by_step,
+            an_occurrence_is_there_for_the_orders_behind_the_claim_that_stored_it,
             a_herd_is_claimed_in_one_batch,
             missed_instants_are_coalesced,
             a_late_occurrence_says_so,
