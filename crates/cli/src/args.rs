@@ -2,19 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use tidewheel_core::zones::bundled_version;
 
 use crate::audit::AuditVerb;
-use crate::bench::{BenchArgs, BenchWorkerArgs};
+use crate::bench::BenchArgs;
 use crate::cluster::ClusterVerb;
 use crate::dlq::DlqVerb;
+#[cfg(feature = "import")]
 use crate::import::ImportVerb;
 use crate::job::JobVerb;
 use crate::job_type::TypeVerb;
 use crate::key::KeyVerb;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
+use crate::out::Format;
 use crate::schedule::ScheduleVerb;
 use crate::serve::ServeArgs;
 use crate::tenant::TenantVerb;
@@ -81,16 +83,6 @@ pub(crate) struct Globals {
     pub(crate) output: Format,
 }
 
-/// How to print data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    // Plain comments: a text per value would spread every verb's help over three times the lines.
-    // For people.
-    Table,
-    // For programs: the server's own documents.
-    Json,
-}
-
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -128,17 +120,15 @@ pub(crate) enum Verb {
     /// Brings a PostgreSQL database to the schema of this program
     Migrate(MigrateArgs),
     /// Makes schedules of what recurs elsewhere
+    #[cfg(feature = "import")]
     #[command(subcommand)]
     Import(ImportVerb),
-    /// Measures how fast a server is
+    /// Measures how fast a server is; needs the program tidewheel-bench
     Bench(BenchArgs),
     /// Prints what a shell needs to complete verbs and flags
     Completions(CompletionsArgs),
     /// Writes manual pages to a folder
     Man(ManArgs),
-    /// A worker of the benchmark, in a process of its own
-    #[command(hide = true)]
-    BenchWorker(BenchWorkerArgs),
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Everything about a server that can be set: flags over environment over file over defaults. What is wrong is
 //! told all at once, each with where it was set.
 
-pub(crate) mod secure;
+pub mod secure;
 #[cfg(test)]
 mod tests;
-pub(crate) mod values;
+pub mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -147,7 +147,7 @@ impl Default for ServeConfig {
 
 /// What the audit trail has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuditScope {
+pub enum AuditScope {
     /// What was asked for, and what became of every job.
     All,
     /// What was asked for.

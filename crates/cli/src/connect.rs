@@ -74,7 +74,7 @@ fn client_config(globals: &Globals, env: impl Fn(&str) -> Option<String>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Format;
+    use crate::out::Format;
 
     fn globals() -> Globals {
         Globals {

@@ -13,7 +13,7 @@ const EXIT_UNREACHABLE: u8 = 3;
 
 /// Why a verb did not do what was asked.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The server refused, or was not there.
     Call(Error),
     /// It cannot be done, for this reason.
@@ -44,7 +44,7 @@ impl From<io::Error> for Failure {
 
 impl Failure {
     /// Says what went wrong on stderr; gives the exit code.
-    pub(crate) fn report(&self, out: &Out) -> ExitCode {
+    pub fn report(&self, out: &Out) -> ExitCode {
         if let Some(text) = self.text() {
             out.error(&text);
         }

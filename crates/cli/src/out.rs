@@ -4,11 +4,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
+use clap::ValueEnum;
 use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
 use owo_colors::{OwoColorize, Stream};
 use tidewheel_core::job::State;
 
-use crate::args::Format;
 use crate::document::{Document, text_of};
 use crate::fit::{self, Fit};
 use crate::json;
@@ -20,9 +20,19 @@ const EXCERPT_CHARS_MAX: usize = 120;
 /// What stands for an absent value.
 const ABSENT: &str = "-";
 
+/// How to print data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "a text per value would spread every verb's help over three times the lines")]
+pub enum Format {
+    // For people.
+    Table,
+    // For programs: the server's own documents.
+    Json,
+}
+
 /// How to print.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Out {
+pub struct Out {
     format: Format,
     /// Where it goes instead of stdout.
     frame: Option<Frame>,
@@ -47,45 +57,46 @@ impl Frame {
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) title: &'static str,
+pub struct Column {
+    /// What stands above it.
+    pub title: &'static str,
     /// Cells are filled up to this, so that the pages of one list stand in line.
-    pub(crate) chars_min: usize,
+    pub chars_min: usize,
     /// Whether it may be cut short when the terminal is narrow.
-    pub(crate) may_shrink: bool,
+    pub may_shrink: bool,
     /// Whether it may be left out then, the highest first; 0 stays.
-    pub(crate) rank: u8,
+    pub rank: u8,
 }
 
 impl Column {
     /// A column that stays whole: ids, states, times, numbers.
-    pub(crate) const fn whole(title: &'static str, chars_min: usize) -> Self {
+    pub const fn whole(title: &'static str, chars_min: usize) -> Self {
         Self { title, chars_min, may_shrink: false, rank: 0 }
     }
 
     /// A column of running text.
-    pub(crate) const fn text(title: &'static str) -> Self {
+    pub const fn text(title: &'static str) -> Self {
         Self { title, chars_min: 0, may_shrink: true, rank: 0 }
     }
 
     /// The same, left out where there is no room; those of the highest rank first.
-    pub(crate) const fn or_none(self, rank: u8) -> Self {
+    pub const fn or_none(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 }
 
 /// The rows of a table, or of its next page.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// A cell per column; `None` is shown as a dash.
-    pub(crate) rows: Vec<Vec<Option<String>>>,
+    pub rows: Vec<Vec<Option<String>>>,
     /// Whether the columns' titles stand above.
-    pub(crate) titled: bool,
+    pub titled: bool,
 }
 
 impl Out {
     /// Prints in that format.
-    pub(crate) const fn new(format: Format) -> Self {
+    pub const fn new(format: Format) -> Self {
         Self { format, frame: None }
     }
 
@@ -102,7 +113,7 @@ impl Out {
     }
 
     /// A line of data.
-    pub(crate) fn line(self, text: &str) -> io::Result<()> {
+    pub fn line(self, text: &str) -> io::Result<()> {
         if let Some(frame) = self.frame {
             frame.add(text);
             return Ok(());
@@ -113,7 +124,7 @@ impl Out {
     }
 
     /// A line that is not data: progress, advice.
-    pub(crate) fn note(self, text: &str) {
+    pub fn note(self, text: &str) {
         if let Some(frame) = self.frame {
             // On a screen that is drawn over, it must be part of the picture; programs want data alone.
             if !self.is_json() {
@@ -126,13 +137,13 @@ impl Out {
     }
 
     /// Why it did not work.
-    pub(crate) fn error(self, text: &str) {
+    pub fn error(self, text: &str) {
         let label = "error:".if_supports_color(Stream::Stderr, |label| label.red());
         drop(writeln!(io::stderr().lock(), "{label} {}", printable(text)));
     }
 
     /// A document of the server's as JSON, spread over lines.
-    pub(crate) fn json(self, body: &[u8]) -> io::Result<()> {
+    pub fn json(self, body: &[u8]) -> io::Result<()> {
         self.line(&json::pretty(&String::from_utf8_lossy(body)))
     }
 
@@ -163,7 +174,7 @@ impl Out {
     }
 
     /// Rows under titles, a line each; what the terminal has no room for is cut off.
-    pub(crate) fn table(self, columns: &[Column], rows: Rows) -> io::Result<()> {
+    pub fn table(self, columns: &[Column], rows: Rows) -> io::Result<()> {
         let cell = |value: Option<String>| printable(value.as_deref().unwrap_or(ABSENT)).replace('\n', " ");
         let mut cells: Vec<Vec<String>> =
             rows.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();

@@ -64,7 +64,7 @@ impl Progress {
 }
 
 /// How many per second.
-pub(crate) fn rate(count: u64, took: Duration) -> u64 {
+pub fn rate(count: u64, took: Duration) -> u64 {
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
     count.saturating_mul(1_000) / ms
 }

@@ -1,4 +1,5 @@
-//! The messages and services of the gRPC API, made from `proto/` when the crate is built.
+//! The messages and services of the gRPC API, made from `proto/` and kept in `generated/`, so that a build
+//! needs no compiler of protocol buffers; a test compares them (`tests/it/generated.rs`).
 
 pub mod codec;
 pub mod job_batch;
@@ -15,7 +16,7 @@ mod json;
     reason = "generated"
 )]
 pub mod v1 {
-    tonic::include_proto!("tidewheel.v1");
+    include!("generated/tidewheel.v1.rs");
 }
 
 /// `database.scheduler.v1`: claiming and reporting in two calls.
@@ -29,8 +30,8 @@ pub mod v1 {
     reason = "generated"
 )]
 pub mod dispatcher {
-    tonic::include_proto!("database.scheduler.v1");
+    include!("generated/database.scheduler.v1.rs");
 }
 
 /// Descriptors of every file, for reflection.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -135,7 +135,7 @@ fn oidc(set: Secure, faults: &mut Vec<String>) -> Option<OidcConfig> {
 }
 
 /// What a file holds, the line break at its end aside. Faults never repeat it.
-pub(crate) fn secret_in(file: &Path) -> Result<String, String> {
+pub fn secret_in(file: &Path) -> Result<String, String> {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| file.take(SECRET_BYTES_MAX).read_to_string(&mut text));
     read.map_err(|fault| fault.to_string())?;

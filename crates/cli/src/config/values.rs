@@ -158,7 +158,7 @@ fn urls_in(text: &str) -> Vec<String> {
 }
 
 /// The URL of a database. A fault does not repeat it: there may be a password in it.
-pub(crate) fn store(text: &str) -> Result<String, String> {
+pub fn store(text: &str) -> Result<String, String> {
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         return Ok(text.to_owned());
     }

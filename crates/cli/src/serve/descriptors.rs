@@ -9,7 +9,7 @@ const RESERVED: u64 = 1_024;
 const CONNECTIONS_MIN: u64 = 64;
 
 /// Raises the limit as far as it goes, and says how many connections fit beside `pushes` pushes.
-pub(crate) fn connections_max(wanted: usize, pushes: usize) -> usize {
+pub fn connections_max(wanted: usize, pushes: usize) -> usize {
     let limit = raise();
     let others = RESERVED.saturating_add(u64::try_from(pushes).unwrap_or(u64::MAX));
     let room = limit.saturating_sub(others).max(CONNECTIONS_MIN);
@@ -25,7 +25,7 @@ pub(crate) fn connections_max(wanted: usize, pushes: usize) -> usize {
 }
 
 /// Raises the limit as far as it goes, and says how far.
-pub(crate) fn raise() -> u64 {
+pub fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     match setrlimit(Resource::Nofile, raised) {

@@ -3,7 +3,7 @@
 //! half as much memory again. Draining jobs is no slower without.
 
 /// Goes without huge pages from here on. Processes started later go without, too.
-pub(crate) fn go_without() {
+pub fn go_without() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         // An old kernel: more memory is used, and nothing else changes.

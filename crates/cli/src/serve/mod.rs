@@ -1,11 +1,11 @@
 //! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
 
 mod admin_key;
-pub(crate) mod descriptors;
+pub mod descriptors;
 mod disk;
-pub(crate) mod huge_pages;
+pub mod huge_pages;
 mod logging;
-pub(crate) mod node;
+pub mod node;
 mod run;
 mod secure_args;
 mod store;

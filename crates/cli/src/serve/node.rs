@@ -31,39 +31,39 @@ use super::{disk, store, zoneinfo};
 use crate::config::AuditScope;
 
 /// How a node is set up.
-pub(crate) struct NodeConfig {
+pub struct NodeConfig {
     /// The folder of the embedded store.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
     /// The databases that take its place, in their order.
-    pub(crate) store: Vec<String>,
+    pub store: Vec<String>,
     /// Where to listen; port 0 takes a free one.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Acknowledge without waiting for the disk; only to measure what waiting costs.
-    pub(crate) danger_no_sync: bool,
+    pub danger_no_sync: bool,
     /// The engine's knobs.
-    pub(crate) engine: Config,
+    pub engine: Config,
     /// What requests may cost.
-    pub(crate) http: HttpLimits,
+    pub http: HttpLimits,
     /// Where pushes may go; this machine too, while no keys are asked for.
-    pub(crate) targets: AddressPolicy,
+    pub targets: AddressPolicy,
     /// The folder of the time zone database; none is the one that comes with the program.
-    pub(crate) tz_dir: Option<PathBuf>,
+    pub tz_dir: Option<PathBuf>,
     /// The first admin's key; without it, keys are asked for only if the store has some.
-    pub(crate) admin_key: Option<String>,
+    pub admin_key: Option<String>,
     /// What the audit trail has.
-    pub(crate) audit: AuditScope,
+    pub audit: AuditScope,
     /// What TLS is spoken with; none is plain HTTP.
-    pub(crate) tls: Option<TlsFiles>,
+    pub tls: Option<TlsFiles>,
     /// Whose tokens are taken as well as keys.
-    pub(crate) oidc: Option<OidcConfig>,
+    pub oidc: Option<OidcConfig>,
     /// Who delivers, instead of HTTP.
-    pub(crate) deliverer: Option<Arc<dyn Deliver>>,
+    pub deliverer: Option<Arc<dyn Deliver>>,
     /// Where traces are sent, if they are.
-    pub(crate) traces: Option<ExportConfig>,
+    pub traces: Option<ExportConfig>,
 }
 
 /// A running node.
-pub(crate) struct Node {
+pub struct Node {
     engine: Engine,
     address: SocketAddr,
     access: Arc<Access>,
@@ -81,7 +81,7 @@ const CONNECTIONS_END: Duration = Duration::from_secs(5);
 
 impl Node {
     /// Opens the store, starts the engine, listens.
-    pub(crate) async fn start(config: NodeConfig) -> anyhow::Result<Self> {
+    pub async fn start(config: NodeConfig) -> anyhow::Result<Self> {
         let listener = listen(config.listen)
             .with_context(|| format!("cannot listen on {}: choose another with --listen", config.listen))?;
         let address = listener.local_addr().context("cannot tell where the server listens")?;
@@ -144,33 +144,33 @@ impl Node {
     }
 
     /// Where it listens.
-    pub(crate) const fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The same as a URL.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         url(self.address, self.tls.is_some())
     }
 
     /// What it speaks TLS with.
-    pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
+    pub fn tls(&self) -> Option<Arc<Tls>> {
         self.tls.clone()
     }
 
     /// Whether it asks for keys.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.access.is_closed()
     }
 
     /// Its engine.
-    pub(crate) const fn engine(&self) -> &Engine {
+    pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
     /// Stops promoting, lets attempts under way end within `drain`, stops serving, closes the store. Returns how
     /// many attempts were still under way; the next start takes them up.
-    pub(crate) async fn stop(self, drain: Duration) -> anyhow::Result<usize> {
+    pub async fn stop(self, drain: Duration) -> anyhow::Result<usize> {
         let left = self.engine.drain(drain).await;
         self.stop.send(()).ok();
         if tokio::time::timeout(CONNECTIONS_END, self.serving).await.is_err() {

@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::admin_key;
 use super::node::{Node, NodeConfig};
-use crate::args::Format;
 use crate::config::ServeConfig;
+use crate::out::Format;
 use crate::out::Out;
 
 /// Serves until told to stop.
