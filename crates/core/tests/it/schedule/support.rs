@@ -87,7 +87,6 @@ pub(crate) struct World {
     pub(crate) ledger: Vec<Entry>,
     pub(crate) fired: Vec<Fired>,
     pub(crate) cancelled: Vec<JobId>,
-    fired_once: BTreeSet<Timestamp>,
 }
 
 impl World {
@@ -102,7 +101,6 @@ impl World {
             ledger: Vec::new(),
             fired: Vec::new(),
             cancelled: Vec::new(),
-            fired_once: BTreeSet::new(),
         };
         world.apply(edit);
         world
