@@ -1,5 +1,5 @@
 //! A real server in its own process, a real HTTP target, and a plain HTTP client, for tests from outside.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, reason = "each program uses its own part")]
 #![allow(
     clippy::disallowed_methods,
     reason = "a process of its own can only be asked again and again, in real time"

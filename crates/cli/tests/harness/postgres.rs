@@ -40,7 +40,7 @@ impl Postgres {
             "--no-sync",
         ]));
         // Not before: what comes first takes seconds, in which somebody else could get it.
-        postgres.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        postgres.port = free_port();
         postgres.begin();
         postgres
     }
@@ -131,6 +131,13 @@ impl Drop for Postgres {
             self.program("pg_ctl").arg("-D").arg(self.data()).args(["-m", "immediate", "stop"]).output().ok();
         }
     }
+}
+
+/// A port that nobody has, below those that outgoing connections are given, which could take it while the server is down.
+fn free_port() -> u16 {
+    let given = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut tries = std::iter::repeat_with(|| 20_000 + given() % 12_000);
+    tries.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn is_root() -> bool {

@@ -1,5 +1,5 @@
 //! A program on a terminal of its own: what it draws, what is typed, and whether the terminal is as it was afterwards.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, reason = "each program uses its own part")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,0 +1,6 @@
+//! What the documents say, done.
+
+mod page;
+mod pages;
+mod readme;
+mod workers;

@@ -1,0 +1,3 @@
+//! A cluster under faults. `--skip slow::` leaves it out.
+
+mod nemesis;

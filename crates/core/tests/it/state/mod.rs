@@ -1,0 +1,4 @@
+//! What a job may become, and when.
+
+mod properties;
+mod table;

@@ -1,0 +1,30 @@
+//! The HTTP API.
+
+mod audit;
+mod bad_input;
+mod batch;
+mod cluster;
+mod counts;
+mod draining;
+pub(crate) mod harness;
+mod idempotency;
+mod jobs;
+mod keys;
+mod late_repeats;
+mod limits;
+mod overload;
+mod overview;
+mod read_only;
+mod resets;
+mod schedule_batch;
+mod schedule_changes;
+mod schedule_ledger;
+mod schedule_preview;
+mod schedule_runs;
+mod schedules;
+mod scope;
+mod serve;
+mod session;
+mod tenants;
+mod types;
+mod workers;

@@ -1,0 +1,8 @@
+//! Pushes to targets on real sockets.
+
+mod broken;
+mod connections;
+mod harness;
+mod requests;
+mod slow_targets;
+mod tls;

@@ -1,0 +1,4 @@
+//! The suite of the contract.
+
+mod fjall;
+mod memory;

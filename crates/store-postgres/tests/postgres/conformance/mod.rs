@@ -1,0 +1,4 @@
+//! The suite of the contract.
+
+mod many;
+mod one;
