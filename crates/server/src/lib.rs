@@ -32,6 +32,7 @@ mod pages;
 pub mod push;
 pub mod random;
 mod schema;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod tls;
 pub mod traces;

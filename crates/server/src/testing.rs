@@ -46,7 +46,7 @@ use tidewheel_core::job::Job;
 use tidewheel_core::time::Timestamp;
 use tidewheel_core::zones::Zones;
 use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;

@@ -10,7 +10,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::ScheduleId;
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::clock::Clock;
-use tidewheel_store::memory::Written;
+use tidewheel_store_testkit::memory::Written;
 
 use crate::clock::SimClock;
 use crate::schedule_wish::{Deed, ScheduleAnswer, ScheduleWish};

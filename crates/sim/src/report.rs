@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidewheel_store::memory::Written;
+use tidewheel_store_testkit::memory::Written;
 
 use crate::checker::Violation;
 use crate::history::{Entry, Event};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewheel_server::clock::Clock;
 use tidewheel_store::Error;
-use tidewheel_store::memory::{Call, Failure, Fault, Faults, Passage, Wait, Written};
+use tidewheel_store_testkit::memory::{Call, Failure, Fault, Faults, Passage, Wait, Written};
 
 use crate::clock::{NodeClock, SimClock};
 use crate::dice::Dice;

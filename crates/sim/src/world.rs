@@ -12,8 +12,8 @@ use tidewheel_core::zones::Zones;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Allotment, Engine, Parts};
 use tidewheel_server::metrics::Metrics;
-use tidewheel_store::memory::{Faults, MemoryStore};
 use tidewheel_store::{Error, Layout, NodeCard, Store};
+use tidewheel_store_testkit::memory::{Faults, MemoryStore};
 
 use crate::clock::{NodeClock, SimClock};
 use crate::dice::Dice;

@@ -1,5 +1,5 @@
-//! What Tidewheel asks of a place to keep jobs: the contract ([`Store`]), an in-memory model of it
-//! ([`memory`]), and the suite that every store must pass ([`conformance`]).
+//! What Tidewheel asks of a place to keep jobs: the contract ([`Store`]). An in-memory model of it and the suite that every
+//! store must pass are in `tidewheel-store-testkit`, so that a change of a case rebuilds no server.
 //!
 //! The contract is small and made of batches: one call for many jobs, one answer per job in the same order.
 //! Every change of a job goes through [`tidewheel_core::job::transition`], so all stores agree on what is
@@ -16,9 +16,7 @@ mod leases;
 mod query;
 mod schedules;
 
-pub mod conformance;
 pub mod evaluate;
-pub mod memory;
 
 pub use audit::{Audit, AuditOrder, AuditQuery, NewAct};
 pub use contract::{

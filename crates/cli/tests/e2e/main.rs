@@ -3,7 +3,6 @@
 
 mod audit;
 mod backlog;
-mod bench;
 mod cluster;
 mod crash;
 mod crowd;

@@ -159,8 +159,8 @@ fn shown_cookie(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use tidewheel_store::memory::MemoryStore;
     use tidewheel_store::{Layout, Store};
+    use tidewheel_store_testkit::memory::MemoryStore;
 
     use super::*;
     use crate::clock::SystemClock;

@@ -100,8 +100,8 @@ mod tests {
     use tidewheel_core::id::JobId;
     use tidewheel_core::job::{Command, Destination, Job, Priority, Spec};
     use tidewheel_core::retry::RetryPolicy;
-    use tidewheel_store::memory::MemoryStore;
     use tidewheel_store::{IfVersion, Layout, OnConflict, Order, Submission};
+    use tidewheel_store_testkit::memory::MemoryStore;
 
     use super::*;
     use crate::clock::SystemClock;

@@ -98,8 +98,8 @@ fn part_of(max: u32, held: &[bool]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewheel_store::memory::MemoryStore;
     use tidewheel_store::{Held, Layout};
+    use tidewheel_store_testkit::memory::MemoryStore;
 
     const SHARDS: u16 = 64;
 

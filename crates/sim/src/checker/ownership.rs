@@ -9,7 +9,7 @@ use tidewheel_core::job::Token;
 use tidewheel_core::place::Shard;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::Held;
-use tidewheel_store::memory::Written;
+use tidewheel_store_testkit::memory::Written;
 
 use super::Promise;
 

@@ -12,8 +12,8 @@ use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, OnConflict, Submission};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::nodes;
 

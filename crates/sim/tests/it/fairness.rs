@@ -15,8 +15,8 @@ use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
 use tidewheel_sim::watch::held_jobs;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, OnConflict, Order, Submission};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::nodes;
 

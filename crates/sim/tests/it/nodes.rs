@@ -14,8 +14,8 @@ use tidewheel_server::engine::{Config, Deliver, Engine, Parts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::{Faults, MemoryStore};
 use tidewheel_store::{Layout, NodeCard};
+use tidewheel_store_testkit::memory::{Faults, MemoryStore};
 
 pub(crate) const SHARDS: u16 = 64;
 

@@ -17,8 +17,8 @@ use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{IdempotencyClaim, KeyUse, Layout, NodeCard, OnConflict, Store, Submission, Submitted};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::nodes;
 

@@ -11,8 +11,8 @@ use tidewheel_server::engine::{Deliver, Engine, Reports, Take, Tenants};
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::{Call, Fault, Faults, Passage};
 use tidewheel_store::{OnConflict, Submission};
+use tidewheel_store_testkit::memory::{Call, Fault, Faults, Passage};
 
 use crate::nodes::{self, Own};
 

@@ -12,8 +12,8 @@ use tidewheel_server::engine::{Deliver, Engine, Reports, Take, Tenants};
 use tidewheel_server::random::Random;
 use tidewheel_sim::clock::SimClock;
 use tidewheel_sim::dice::Dice;
-use tidewheel_store::memory::{Call, Fault, Faults};
 use tidewheel_store::{OnConflict, Order, Submission};
+use tidewheel_store_testkit::memory::{Call, Fault, Faults};
 
 use crate::nodes::{self, Own};
 

@@ -6,7 +6,6 @@ const VERBS: &[&str] = &[
     "",
     "serve",
     "migrate",
-    "bench",
     "top",
     "completions",
     "man",
@@ -166,8 +165,6 @@ fn whom_nobody_can_reach_ends_with_three() {
         "job list --url http://127.0.0.1:1",
         "serve --listen 127.0.0.1:0 --store postgres://u@127.0.0.1:1/db",
         "migrate --store postgres://u@127.0.0.1:1/db",
-        "bench --url http://127.0.0.1:1",
-        "bench --store postgres://u@127.0.0.1:1/db",
     ] {
         let (code, stdout, stderr) = tidewheel(line);
         assert_eq!((code, stdout.as_str()), (Some(3), ""), "{line}: {stderr}");

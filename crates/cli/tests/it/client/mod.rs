@@ -1,5 +1,6 @@
 //! The client verbs, against a stub.
 
+mod bench;
 mod help;
 mod schedule;
 mod stub;

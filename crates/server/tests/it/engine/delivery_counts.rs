@@ -15,8 +15,8 @@ use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, OnConflict, Order, Submission};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 /// Goes with the paused time of the test.
 struct PausedClock(tokio::time::Instant);

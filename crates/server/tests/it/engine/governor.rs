@@ -20,8 +20,8 @@ use tidewheel_server::http::{HttpLimits, HttpParts, router};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::AddressPolicy;
 use tidewheel_server::random::SystemRandom;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, Store};
+use tidewheel_store_testkit::memory::MemoryStore;
 use tokio::sync::mpsc;
 use tower_service::Service;
 

@@ -15,8 +15,8 @@ use tidewheel_core::schedule::{
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Engine, Take, Tenants};
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, ScheduleCommand, ScheduleOrder};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::engine::settable_clock::{SettableClock, start};
 

@@ -10,8 +10,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::retry::{Backoff, RetryPolicy};
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Engine, Interest, Pushes, Subscription, Take, Tenants, WorkerLink};
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, OnConflict, Order, Submission};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::engine::settable_clock::{SettableClock, start};
 

@@ -14,7 +14,7 @@ use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
 use tidewheel_store::Store;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 
 /// Follows tokio's paused time; its wall clock can be set.
 pub(crate) struct SettableClock {

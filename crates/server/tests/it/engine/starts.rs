@@ -14,8 +14,8 @@ use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports, Take, Tenants, Whereabouts};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
-use tidewheel_store::memory::{Call, Fault, Faults, MemoryStore};
 use tidewheel_store::{Layout, OnConflict, Order, Store, Submission, Submitted};
+use tidewheel_store_testkit::memory::{Call, Fault, Faults, MemoryStore};
 use tokio::sync::mpsc;
 
 /// Answers every push at once with success, and tells the test about it.

@@ -21,8 +21,8 @@ use tidewheel_server::clock::{Clock, SystemClock};
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::random::SystemRandom;
-use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
 use tidewheel_store::{Error, Layout, ScheduleCommand, ScheduleOrder, Schedules, Store};
+use tidewheel_store_testkit::memory::{Call, Failure, Fault, Faults, MemoryStore};
 
 const ZONE: &str = "Atlantic/Atlantis";
 /// More than fit on one page.

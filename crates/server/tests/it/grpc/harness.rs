@@ -16,7 +16,7 @@ use tidewheel_api::proto::v1::{
 use tidewheel_server::engine::Config;
 use tidewheel_server::http::{HttpLimits, ServeLimits, serve};
 use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};

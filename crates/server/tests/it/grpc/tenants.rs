@@ -14,7 +14,7 @@ use tidewheel_api::proto::v1::{
 };
 use tidewheel_server::http::{ServeLimits, serve};
 use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 use tokio::net::TcpListener;
 use tonic::{Code, Request, Status};
 

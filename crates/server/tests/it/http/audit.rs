@@ -11,8 +11,8 @@ use tidewheel_api::wire::audit::Line;
 use tidewheel_api::wire::audit_ends::{EndLine, Tally};
 use tidewheel_core::audit::Walk;
 use tidewheel_server::http::HttpLimits;
-use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
 use tidewheel_store::{Error, Layout};
+use tidewheel_store_testkit::memory::{Call, Failure, Fault, Faults, MemoryStore};
 
 use crate::http::harness::{ADMIN_KEY, Answer, Api};
 

@@ -11,8 +11,8 @@ use http_body::Frame;
 use serde_json::{Value, json};
 use tidewheel_core::id::JobId;
 use tidewheel_server::http::HttpLimits;
-use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
 use tidewheel_store::{Error, Health, Layout, Order};
+use tidewheel_store_testkit::memory::{Call, Failure, Fault, Faults, MemoryStore};
 
 use crate::http::harness::Api;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, Store};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::http::harness::{ADMIN_KEY, Answer, Api};
 

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tidewheel_server::http::HttpLimits;
 use tidewheel_store::Layout;
-use tidewheel_store::memory::{Call, Fault, Faults, MemoryStore};
+use tidewheel_store_testkit::memory::{Call, Fault, Faults, MemoryStore};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_service::Service as _;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use tidewheel_server::http::HttpLimits;
-use tidewheel_store::memory::{Call, Failure, Fault, Faults, MemoryStore};
 use tidewheel_store::{Error, Layout};
+use tidewheel_store_testkit::memory::{Call, Failure, Fault, Faults, MemoryStore};
 
 use crate::http::harness::Api;
 

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::http::harness::{ADMIN_KEY, Answer, Api};
 

@@ -7,8 +7,8 @@ use http::Request;
 use serde_json::{Value, json};
 use tidewheel_core::limits::TENANT_TYPES_COUNT_MAX;
 use tidewheel_server::http::HttpLimits;
-use tidewheel_store::memory::MemoryStore;
 use tidewheel_store::{Layout, Store};
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::http::harness::{ADMIN_KEY, Answer, Api};
 

@@ -8,7 +8,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_server::engine::{Interest, Subscription, Tenants};
 use tidewheel_store::Layout;
-use tidewheel_store::memory::MemoryStore;
+use tidewheel_store_testkit::memory::MemoryStore;
 
 use crate::http::harness::{ADMIN_KEY, Api};
 

@@ -10,7 +10,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_sim::checker::{Ledger, Promise, check};
 use tidewheel_sim::history::{Entry, Event};
 use tidewheel_store::Held;
-use tidewheel_store::memory::Written;
+use tidewheel_store_testkit::memory::Written;
 
 const BEGAN: Timestamp = Timestamp::from_ms(1_000_000);
 const TTL_MS: i64 = 15_000;

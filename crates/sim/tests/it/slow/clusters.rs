@@ -10,7 +10,7 @@ use tidewheel_sim::history::Event;
 use tidewheel_sim::plan::{CLUSTER_SEED_MIN, Plan};
 use tidewheel_sim::report;
 use tidewheel_sim::run::{Run, run};
-use tidewheel_store::memory::Written;
+use tidewheel_store_testkit::memory::Written;
 
 const PARTS: u64 = 10;
 const SEEDS_PER_PART: u64 = 50;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tidewheel_store::Store;
-use tidewheel_store::conformance::Home;
 use tidewheel_store_embedded::{EmbeddedStore, Options};
+use tidewheel_store_testkit::conformance::Home;
 
 struct Folder(tempfile::TempDir);
 
@@ -25,4 +25,4 @@ impl Home for Folder {
     }
 }
 
-tidewheel_store::conformance_tests!(Folder::new);
+tidewheel_store_testkit::conformance_tests!(Folder::new);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tidewheel_store::Store;
-use tidewheel_store::conformance::Home;
 use tidewheel_store_embedded::faulty::FaultyKv;
 use tidewheel_store_embedded::{EmbeddedStore, Options};
+use tidewheel_store_testkit::conformance::Home;
 
 const PACE: Duration = Duration::from_micros(200);
 
@@ -31,4 +31,4 @@ impl Home for Memory {
     }
 }
 
-tidewheel_store::conformance_tests!(Memory::new);
+tidewheel_store_testkit::conformance_tests!(Memory::new);

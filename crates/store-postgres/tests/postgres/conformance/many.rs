@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Shard;
-use tidewheel_store::conformance::Home;
 use tidewheel_store::{Error, Health, Store};
 use tidewheel_store_postgres::{Options, open_all};
+use tidewheel_store_testkit::conformance::Home;
 
 use crate::database;
 
@@ -29,8 +29,8 @@ impl Home for Two {
 /// Fewer than elsewhere: on one database the same runs are made in full, and these take far longer, each opening two.
 const RANDOM_RUNS_COUNT: u64 = 8;
 
-tidewheel_store::conformance_tests!(Two::new, random_runs: RANDOM_RUNS_COUNT);
-tidewheel_store::lease_conformance_tests!(Two::new);
+tidewheel_store_testkit::conformance_tests!(Two::new, random_runs: RANDOM_RUNS_COUNT);
+tidewheel_store_testkit::lease_conformance_tests!(Two::new);
 
 async fn refusal(all: &[&Options]) -> String {
     let opened = open_all(all.iter().map(|options| (*options).clone()).collect()).await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tidewheel_core::limits::BUCKET_MS;
 use tidewheel_core::time::Timestamp;
-use tidewheel_store::conformance::Home;
 use tidewheel_store::{Error, Store};
 use tidewheel_store_postgres::{Options, PostgresStore};
+use tidewheel_store_testkit::conformance::Home;
 
 use crate::database;
 
@@ -48,5 +48,5 @@ async fn settle(store: Weak<PostgresStore>) {
     }
 }
 
-tidewheel_store::conformance_tests!(Schema::new);
-tidewheel_store::lease_conformance_tests!(Schema::new);
+tidewheel_store_testkit::conformance_tests!(Schema::new);
+tidewheel_store_testkit::lease_conformance_tests!(Schema::new);
