@@ -31,7 +31,7 @@ fn flags_go_to_the_program_beside_it_and_its_code_comes_back() {
         (&["bench", "--quick", "--only", "sink", "target"][..], "--quick --only sink target\n"),
         (&["bench", "--help"], "--help\n"),
         (&["--url", "http://a", "-o", "json", "bench", "--quick"], "--url http://a --output json --quick\n"),
-        (&["bench", "--url", "http://a", "-o", "json"], "--url http://a -o json\n"),
+        (&["bench", "--url", "http://a", "-o", "json"], "--url http://a --output json\n"),
     ] {
         let (code, stdout, stderr) = run(folder.path(), args);
         assert_eq!((code, stdout.as_str()), (Some(3), handed_over), "{args:?}: {stderr}");

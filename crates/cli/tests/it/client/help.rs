@@ -121,7 +121,8 @@ fn no_help_is_complete_without_the_verbs_listed_here() {
         for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
             let verb = line.split_whitespace().next().unwrap();
             let whole = format!("{parent} {verb}");
-            assert!(verb == "help" || VERBS.contains(&whole.trim()), "{whole} has no snapshot");
+            // The help of `bench` is that of the program it hands over to, which has a golden of its own.
+            assert!(["help", "bench"].contains(&verb) || VERBS.contains(&whole.trim()), "{whole} has no snapshot");
         }
     }
 }
