@@ -122,7 +122,10 @@ fn no_help_is_complete_without_the_verbs_listed_here() {
             let verb = line.split_whitespace().next().unwrap();
             let whole = format!("{parent} {verb}");
             // The help of `bench` is that of the program it hands over to, which has a golden of its own.
-            assert!(["help", "bench"].contains(&verb) || VERBS.contains(&whole.trim()), "{whole} has no snapshot");
+            assert!(
+                ["help", "bench"].contains(&verb) || VERBS.contains(&whole.trim()),
+                "{whole} has no snapshot"
+            );
         }
     }
 }
