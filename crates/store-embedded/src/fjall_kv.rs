@@ -12,7 +12,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use crate::buffers::Buffers;
 use crate::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit, is_empty};
 use crate::mark::Mark;
 use crate::recovered::Recovered;
+use crate::stopwatch::Stopwatch;
 use crate::{journal, keys};
 
 const MIB: u64 = 1024 * 1024;
@@ -45,6 +46,9 @@ const LOOSE_RUNS_MAX: usize = 20;
 const PACE_STEP: Duration = Duration::from_millis(1);
 /// A commit is held back no longer than this; then the engine's own brakes take over.
 const PACE_STEPS_MAX: u32 = 200;
+/// With so much left on the device it is not asked again for so long: nobody fills that much in that time.
+const SPACE_PLENTY_BYTES: u64 = 1024 * MIB;
+const SPACE_FRESH: Duration = Duration::from_millis(100);
 
 /// fjall behind the seam.
 pub struct FjallKv {
@@ -56,6 +60,8 @@ pub struct FjallKv {
     buffers: Buffers,
     /// Written since the small keyspaces were last flushed.
     untidied_bytes: AtomicU64,
+    /// What the device said when it was last asked.
+    space: Mutex<Option<(Stopwatch, Space)>>,
 }
 
 impl FjallKv {
@@ -84,6 +90,7 @@ impl FjallKv {
             mark,
             buffers: Buffers::new().map_err(|error| io(&error))?,
             untidied_bytes: AtomicU64::new(0),
+            space: Mutex::default(),
         };
         let names = kv.database.list_keyspace_names();
         for keyspace in names.iter().filter_map(|name| Keyspace::from_name(name)).chain(Keyspace::FIXED) {
@@ -236,8 +243,18 @@ impl Kv for FjallKv {
     }
 
     fn space(&self) -> Option<Space> {
+        let mut known = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked, space)) = &*known
+            && space.free_bytes >= SPACE_PLENTY_BYTES
+            && asked.elapsed() < SPACE_FRESH
+        {
+            return Some(*space);
+        }
         let stat = rustix::fs::statvfs(&self.path).ok()?;
-        Some(Space { free_bytes: stat.f_bavail * stat.f_frsize, total_bytes: stat.f_blocks * stat.f_frsize })
+        let space =
+            Space { free_bytes: stat.f_bavail * stat.f_frsize, total_bytes: stat.f_blocks * stat.f_frsize };
+        *known = Some((Stopwatch::start(), space));
+        Some(space)
     }
 
     fn close(&self) -> Result<(), KvError> {

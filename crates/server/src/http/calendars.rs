@@ -14,7 +14,8 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, ScheduleId, check_name};
 use tidewheel_store::{Error, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery};
 
-use super::app::{App, to_the_end};
+use super::app::App;
+use super::to_the_end::to_the_end;
 use super::body::Text;
 use super::call_key::{CallKey, done_before};
 use super::caller::{Caller, NamePath};

@@ -14,7 +14,8 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
+use crate::http::to_the_end::to_the_end;
 use crate::http::body::Text;
 use crate::http::bulk::Bulk;
 use crate::http::call_key::CallKey;

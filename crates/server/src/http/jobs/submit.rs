@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -23,7 +24,8 @@ use super::placing::Placing;
 use crate::directory::TenantSettings;
 use crate::http::admission::objection;
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
+use crate::http::to_the_end::to_the_end;
 use crate::http::body::Text;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
@@ -38,28 +40,39 @@ use crate::http::trace::header_trace;
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     caller: Caller,
-    headers: HeaderMap,
-    body: Text,
+    request: Request,
 ) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    submit(&app, caller, parts.headers, body).await
+}
+
+/// Takes a job in for whoever calls.
+pub(crate) async fn submit(
+    app: &Arc<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = Text::read(app, &headers, body).await?;
     app.check_open()?;
     if is_flat(&body.text) {
-        return flat::submit(&app, caller, &headers, &body.text).await;
+        return flat::submit(app, caller, &headers, &body.text).await;
     }
     let now = app.now();
     let key = header_key(&headers)?;
-    let sent = Sent { app: &app, caller: &caller, headers: &headers, key, text: &body.text };
-    let settings = settings(&app, &caller);
+    let sent = Sent { app, caller: &caller, headers: &headers, key, text: &body.text };
+    let settings = settings(app, &caller);
     let mut faults = Faults::default();
     let Some((request, key)) = sent.read(&settings, now, &mut faults) else {
         return sent.repeat(&settings, now, faults).await;
     };
 
-    let placing = Placing::of(&app, &caller.tenant, &settings);
-    let submission = submission(&app, &caller.tenant, request, key.clone(), now, &placing);
+    let placing = Placing::of(app, &caller.tenant, &settings);
+    let submission = submission(app, &caller.tenant, request, key.clone(), now, &placing);
     let job = submission.job.clone();
-    match take_in(&app, &caller.tenant, submission).await? {
+    match take_in(app, &caller.tenant, submission).await? {
         Some(Submitted::New) => Ok(created(&job)),
-        Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, id, key.as_deref()).await,
+        Some(Submitted::Duplicate(id)) => duplicate(app, &caller.tenant, id, key.as_deref()).await,
         Some(Submitted::Conflict(used_for)) => Err(conflict(used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
     }
