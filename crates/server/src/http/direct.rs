@@ -10,7 +10,6 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, Uri};
-use tower_service::Service as _;
 
 use super::access_log::Seen;
 use super::app::App;
