@@ -1,7 +1,7 @@
 //! Asks before a call is served: who calls is known to what serves it, and whoever may not never reaches it. What
 //! changes something is recorded on the way ([`crate::audit`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -9,11 +9,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use rustc_hash::FxHashMap;
 use tonic::Status;
 
 use super::host::refuse_names_of_sites;
 use super::origin::refuse_other_origins;
-use super::{Access, Identity, Need, Peer, Session, need_of};
+use super::rules::RULES;
+use super::{Access, Identity, Need, Peer, Session};
 use crate::audit::{self, Auditor, Summed, Trail, trail_of};
 use crate::http::{Caller, Problem};
 
@@ -34,8 +36,11 @@ pub(crate) struct Guard {
 impl Guard {
     /// That of a call; `None` for one that has no rule.
     pub(crate) fn of(call: &str) -> Option<Self> {
-        let need = need_of(call)?;
-        Some(Self { call: call.into(), need, trail: trail_of(call, need) })
+        static ALL: LazyLock<FxHashMap<&str, Guard>> = LazyLock::new(|| {
+            let guard = |call: &str, need| Guard { call: call.into(), need, trail: trail_of(call, need) };
+            RULES.iter().map(|(call, need)| (*call, guard(call, *need))).collect()
+        });
+        ALL.get(call).cloned()
     }
 
     /// Whether the audit trail has how many such calls there were, not each of them.

@@ -11,14 +11,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tidewheel_api::proto::v1::SubmitResponse;
 use tidewheel_api::wire::fault::Code;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 use tower_service::Service as _;
 
+use super::instant::instant;
 use super::status::{refusal, retry_after, status};
 use crate::access::{ORIGIN_METADATA, Peer};
-use crate::http::{Direct, Sent, Share};
+use crate::http::{Answer, Direct, Sent, Share, TakenIn};
 
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 4] = ["tidewheel-tenant", "authorization", "x-request-id", ORIGIN_METADATA];
@@ -136,13 +138,16 @@ impl Bridge {
         Self { direct, router }
     }
 
-    /// Takes one job in, and reads the answer.
-    pub(super) async fn submit<T: DeserializeOwned>(&self, mut call: Call) -> Result<T, Status> {
+    /// Takes one job in.
+    pub(super) async fn submit(&self, mut call: Call) -> Result<SubmitResponse, Status> {
         let Some(direct) = &self.direct else { return self.call(call).await };
         let peer = call.take_origin();
         let sent = Sent { headers: call.headers, body: Body::from(call.body), peer };
-        let (answer, _) = said(direct.take_in(&Uri::from_static(SUBMIT), sent).await).await?;
-        read(&answer)
+        match direct.take_in(&Uri::from_static(SUBMIT), sent).await? {
+            Answer::Job(taken) => Ok(told(&taken)),
+            // A message has no field that would make it one.
+            Answer::Flat(answer) => read(&said(answer).await?.0),
+        }
     }
 
     /// Calls, and reads the answer.
@@ -179,6 +184,17 @@ impl Bridge {
         let mut router = self.router.clone();
         let Ok(answer) = router.call(request).await;
         said(answer).await
+    }
+}
+
+fn told(taken: &TakenIn) -> SubmitResponse {
+    let id = taken.id.to_string();
+    SubmitResponse {
+        state: taken.state.map(str::to_owned),
+        run_at: Some(instant(taken.run_at)),
+        idempotency_key: taken.key_or(&id).map(str::to_owned),
+        duplicate: taken.is_duplicate,
+        id,
     }
 }
 

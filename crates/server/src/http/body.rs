@@ -216,6 +216,9 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Problem::new(Code::UnsupportedMediaType, "the body is compressed; send it as it is"));
     }
+    if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
+        return Ok(());
+    }
     let Some(kind) = media_type(headers) else { return Ok(()) };
     if kind.contains("json") || kind == "application/octet-stream" {
         return Ok(());

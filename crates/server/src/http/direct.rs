@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, Uri};
 use super::access_log::Seen;
 use super::app::App;
 use super::caller::Caller;
-use super::jobs::submit;
+use super::jobs::submit::{Answer, submit};
 use super::problem::Problem;
 use crate::access::{Guard, Peer};
 use crate::metrics::Call;
@@ -56,28 +56,26 @@ impl Direct {
         let (clock, metrics) = (self.app.engine.clock(), self.app.engine.metrics());
         let seen = Seen::of(&request, Call::Submit, &**clock);
         let (parts, body) = request.into_parts();
-        let response = self.take_in(&parts.uri, Sent { headers: parts.headers, body, peer }).await;
+        let answer = self.take_in(&parts.uri, Sent { headers: parts.headers, body, peer }).await;
+        let response = answer.map_or_else(Problem::into_response, Answer::into_response);
         Ok(seen.answered(response, &**clock, metrics))
     }
 
-    /// Answers whoever may submit jobs, and sums the call up in the audit trail.
-    pub(crate) async fn take_in(&self, uri: &Uri, sent: Sent) -> Response {
+    /// Takes a job in for whoever may submit jobs, and sums the call up in the audit trail.
+    pub(crate) async fn take_in(&self, uri: &Uri, sent: Sent) -> Result<Answer, Problem> {
         let Sent { headers, body, peer } = sent;
         let access = &self.app.access;
-        let identity = match access.admit(&self.guard, &Method::POST, uri, &headers, peer).await {
-            Ok(identity) => identity,
-            Err(problem) => return problem.into_response(),
-        };
+        let identity = access.admit(&self.guard, &Method::POST, uri, &headers, peer).await?;
         let caller = Caller::with(&headers, identity.clone());
         let summed = self.guard.begin_sum(access.auditor(), caller.as_ref().ok(), &identity, peer);
         let answer = match caller {
-            Ok(caller) => submit::submit(&self.app, caller, headers, body).await,
+            Ok(caller) => submit(&self.app, caller, headers, body).await,
             Err(problem) => Err(problem),
         };
-        let response = answer.unwrap_or_else(Problem::into_response);
         if let Some(summed) = summed {
-            summed.served(response.status());
+            let status = answer.as_ref().map_or_else(Problem::status, Answer::status);
+            summed.served(status);
         }
-        response
+        answer
     }
 }

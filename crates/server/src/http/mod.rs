@@ -80,6 +80,7 @@ mod workers;
 pub use app::{HttpLimits, HttpParts};
 pub(crate) use caller::Caller;
 pub(crate) use direct::{Direct, Sent};
+pub(crate) use jobs::submit::{Answer, TakenIn};
 pub(crate) use large_answer::Share;
 pub(crate) use problem::Problem;
 #[cfg(test)]
