@@ -34,7 +34,9 @@ fn is_plainly_here(host: &[u8]) -> bool {
     let rest = host.strip_prefix(b"localhost").or_else(|| host.strip_prefix(b"127.0.0.1"));
     rest.is_some_and(|rest| match rest.split_first() {
         None => true,
-        Some((colon, port)) => *colon == b':' && (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+        Some((colon, port)) => {
+            *colon == b':' && (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit)
+        }
     })
 }
 

@@ -59,10 +59,8 @@ impl From<Router> for ApiService {
 }
 
 /// An answer on its way: directly, or by the router.
-pub type Answering = Either<
-    Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>,
-    RouteFuture<Infallible>,
->;
+pub(super) type Answering =
+    Either<Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>, RouteFuture<Infallible>>;
 
 impl<B> Service<Request<B>> for ApiService
 where

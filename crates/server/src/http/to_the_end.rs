@@ -63,7 +63,7 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for ToTheEnd<F> {
 mod tests {
     use std::time::Duration;
 
-    use futures_util::poll;
+    use futures_util::future::poll_immediate;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -78,7 +78,7 @@ mod tests {
                 end.send("done").unwrap();
             }));
             for _ in 0..polls_before {
-                assert!(poll!(&mut waiting).is_pending());
+                assert!(poll_immediate(&mut waiting).await.is_none());
             }
             drop(waiting);
             if polls_before == 0 {

@@ -80,8 +80,7 @@ impl Calls {
         let responses: Family<StatusLabels, Counter> = Family::default();
         let each_duration =
             Call::ALL.map(|call| durations.get_or_create_owned(&CallLabels { call: call.as_str() }));
-        let each_response =
-            STATUSES.map(|status| responses.get_or_create_owned(&StatusLabels { status }));
+        let each_response = STATUSES.map(|status| responses.get_or_create_owned(&StatusLabels { status }));
         Self { durations, responses, each_duration, each_response }
     }
 

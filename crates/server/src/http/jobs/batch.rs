@@ -24,7 +24,6 @@ use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
 use crate::http::answer;
 use crate::http::app::{App, Targets};
-use crate::http::to_the_end::to_the_end;
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::{self, batch_key, conflict, item_key};
 use crate::http::caller::Caller;
@@ -33,6 +32,7 @@ use crate::http::overload::shed_beside_others;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::repeats::{admit_each_new, admit_new, settle, taken_before};
+use crate::http::to_the_end::to_the_end;
 use crate::http::trace::header_trace;
 
 /// Faults told of one item when items are answered for one by one.

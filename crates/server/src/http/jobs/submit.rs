@@ -25,7 +25,6 @@ use crate::directory::TenantSettings;
 use crate::http::admission::objection;
 use crate::http::answer;
 use crate::http::app::App;
-use crate::http::to_the_end::to_the_end;
 use crate::http::body::Text;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
@@ -34,6 +33,7 @@ use crate::http::problem::Problem;
 use crate::http::registered::Registered;
 use crate::http::repeats::{admit_new, settle};
 use crate::http::retention::Retention;
+use crate::http::to_the_end::to_the_end;
 use crate::http::trace::header_trace;
 
 /// `POST /v1/jobs`
@@ -278,12 +278,7 @@ impl TakenIn {
 }
 
 /// The first job under the key, as it is now.
-async fn duplicate(
-    app: &App,
-    tenant: &Tenant,
-    id: JobId,
-    key: Option<Arc<str>>,
-) -> Result<TakenIn, Problem> {
+async fn duplicate(app: &App, tenant: &Tenant, id: JobId, key: Option<Arc<str>>) -> Result<TakenIn, Problem> {
     let first = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
     let first = first.filter(|job| !Retention::of(app, tenant).hides(job));
     let now = app.now();

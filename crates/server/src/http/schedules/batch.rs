@@ -21,7 +21,6 @@ use super::room::Room;
 use crate::engine::Engine;
 use crate::http::answer;
 use crate::http::app::App;
-use crate::http::to_the_end::to_the_end;
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::{self, batch_key, item_key};
 use crate::http::caller::Caller;
@@ -29,6 +28,7 @@ use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::repeats::is_late_repeat;
+use crate::http::to_the_end::to_the_end;
 
 /// The field that may hold the schedules, as it is written.
 const WRAPPER: &str = "\"schedules\"";
