@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -98,8 +98,10 @@ impl Tenant {
 }
 
 impl Default for Tenant {
+    /// Nearly every call on a server without keys is for this one: its name is made once.
     fn default() -> Self {
-        Self::named(Self::DEFAULT)
+        static TENANT: LazyLock<Tenant> = LazyLock::new(|| Tenant::named(Tenant::DEFAULT));
+        TENANT.clone()
     }
 }
 

@@ -12,7 +12,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use crate::buffers::Buffers;
 use crate::kv::{Batch, Direction, Durability, Keyspace, Kv, KvError, Snapshot, Space, Visit, is_empty};
 use crate::mark::Mark;
 use crate::recovered::Recovered;
+use crate::stopwatch::Stopwatch;
 use crate::{journal, keys};
 
 const MIB: u64 = 1024 * 1024;
@@ -45,6 +46,11 @@ const LOOSE_RUNS_MAX: usize = 20;
 const PACE_STEP: Duration = Duration::from_millis(1);
 /// A commit is held back no longer than this; then the engine's own brakes take over.
 const PACE_STEPS_MAX: u32 = 200;
+/// How far the engine is behind changes with its write buffers, which hold megabytes: it is asked after so many bytes.
+const LOOK_BYTES: u64 = 256 * 1024;
+/// With so much left on the device it is not asked again for so long: nobody fills that much in that time.
+const SPACE_PLENTY_BYTES: u64 = 1024 * MIB;
+const SPACE_FRESH: Duration = Duration::from_millis(100);
 
 /// fjall behind the seam.
 pub struct FjallKv {
@@ -56,6 +62,10 @@ pub struct FjallKv {
     buffers: Buffers,
     /// Written since the small keyspaces were last flushed.
     untidied_bytes: AtomicU64,
+    /// Written since the engine was last asked whether it is behind.
+    unlooked_bytes: AtomicU64,
+    /// What the device said when it was last asked.
+    space: Mutex<Option<(Stopwatch, Space)>>,
 }
 
 impl FjallKv {
@@ -84,6 +94,8 @@ impl FjallKv {
             mark,
             buffers: Buffers::new().map_err(|error| io(&error))?,
             untidied_bytes: AtomicU64::new(0),
+            unlooked_bytes: AtomicU64::new(0),
+            space: Mutex::default(),
         };
         let names = kv.database.list_keyspace_names();
         for keyspace in names.iter().filter_map(|name| Keyspace::from_name(name)).chain(Keyspace::FIXED) {
@@ -110,18 +122,35 @@ impl FjallKv {
         self.buffers.note(keyspace, buffer.id(), buffer);
     }
 
-    /// Waits while the engine is behind with flushing and merging.
-    fn pace(&self, touched: &[fjall::Keyspace]) {
+    /// Looks how the engine stands, if enough was written since that was looked at: waits while it is behind with flushing
+    /// and merging, and notes which buffers are written to.
+    fn look_after(&self, touched: &[fjall::Keyspace], bytes: u64) {
+        let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unlooked < LOOK_BYTES {
+            return;
+        }
+        // One that is still behind after the longest wait is looked at with the next commit, too.
+        let is_behind = !self.pace(touched);
+        self.unlooked_bytes.store(if is_behind { LOOK_BYTES } else { 0 }, Ordering::Relaxed);
+        let handles = self.keyspaces.read().unwrap_or_else(PoisonError::into_inner);
+        for (keyspace, handle) in &*handles {
+            self.hold_buffer(*keyspace, handle);
+        }
+    }
+
+    /// Waits while the engine is behind; says whether it has caught up.
+    fn pace(&self, touched: &[fjall::Keyspace]) -> bool {
         let behind = |keyspace: &fjall::Keyspace| {
             keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
                 || keyspace.l0_table_count() >= LOOSE_RUNS_MAX
         };
         for _ in 0..PACE_STEPS_MAX {
             if !touched.iter().any(behind) {
-                break;
+                return true;
             }
             std::thread::park_timeout(PACE_STEP);
         }
+        false
     }
 
     fn tidy(&self, bytes: u64) -> Result<(), KvError> {
@@ -186,7 +215,6 @@ impl Kv for FjallKv {
         };
         let bytes = u64::try_from(batch.size_bytes()).unwrap_or(u64::MAX);
         let mut touched: Vec<fjall::Keyspace> = Vec::with_capacity(8);
-        let mut names = Vec::with_capacity(8);
         let mut writes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.0.len() + 1)
             .durability(Some(mode));
         let mut current = None;
@@ -194,7 +222,6 @@ impl Kv for FjallKv {
             // Sorted, so a keyspace's writes stand together.
             if current != Some(write.keyspace) {
                 current = Some(write.keyspace);
-                names.push(write.keyspace);
                 touched.push(
                     self.handle(write.keyspace).ok_or_else(|| {
                         KvError::Io(format!("there is no keyspace {}", write.keyspace.name()))
@@ -210,11 +237,8 @@ impl Kv for FjallKv {
         let meta = self.meta()?;
         let group = self.mark.next();
         writes.insert(&meta, keys::meta::GROUP, group.to_be_bytes());
-        self.pace(&touched);
+        self.look_after(&touched, bytes);
         writes.commit().map_err(engine)?;
-        for (keyspace, handle) in names.into_iter().zip(&touched) {
-            self.hold_buffer(keyspace, handle);
-        }
         if durability == Durability::Synced {
             self.mark.note(group).map_err(|error| io(&error))?;
         }
@@ -236,8 +260,18 @@ impl Kv for FjallKv {
     }
 
     fn space(&self) -> Option<Space> {
+        let mut known = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked, space)) = &*known
+            && space.free_bytes >= SPACE_PLENTY_BYTES
+            && asked.elapsed() < SPACE_FRESH
+        {
+            return Some(*space);
+        }
         let stat = rustix::fs::statvfs(&self.path).ok()?;
-        Some(Space { free_bytes: stat.f_bavail * stat.f_frsize, total_bytes: stat.f_blocks * stat.f_frsize })
+        let space =
+            Space { free_bytes: stat.f_bavail * stat.f_frsize, total_bytes: stat.f_blocks * stat.f_frsize };
+        *known = Some((Stopwatch::start(), space));
+        Some(space)
     }
 
     fn close(&self) -> Result<(), KvError> {

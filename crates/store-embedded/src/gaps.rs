@@ -125,14 +125,16 @@ impl Inner {
     }
 
     fn split(&mut self, key: &[u8]) {
-        let around = self.gaps.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+        let around = self.gaps.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
         let Some((start, end)) = around.filter(|(_, end)| &***end > key) else { return };
-        let (start, end) = (start.clone(), end.clone());
-        self.gaps.remove(&start);
-        if &*start < key {
-            self.gaps.insert(start, key.to_vec());
+        let is_first = &**start == key;
+        // The gap now ends here. Most keys lie within one: it is found once, and stays where it is.
+        let end = std::mem::replace(end, key.to_vec());
+        if is_first {
+            self.gaps.remove(key);
         }
-        let mut after = key.to_vec();
+        let mut after = Vec::with_capacity(key.len() + 1);
+        after.extend_from_slice(key);
         after.push(0);
         if after < end {
             self.gaps.insert(after, end);

@@ -66,11 +66,11 @@ impl EmbeddedStore {
         ));
         shared.view.publish(Published { running: found.running, ..Published::default() });
         let durability = if options.danger_no_sync { Durability::Buffered } else { Durability::Synced };
-        let disk = Disk { shared: Arc::clone(&shared), kv, durability };
+        let disk = Disk { shared: Arc::clone(&shared), kv, durability, on_commit: options.on_commit };
         let not_started =
             |error: std::io::Error| OpenError::Io { path: options.path.clone(), reason: error.to_string() };
         let committer = Committer {
-            writer: Writer::start(disk.clone(), options.on_commit).map_err(not_started)?,
+            writer: Writer::start(disk.clone()).map_err(not_started)?,
             disk,
             writing: VecDeque::new(),
             epoch: found.epoch,

@@ -1,21 +1,23 @@
 //! Asks before a call is served: who calls is known to what serves it, and whoever may not never reaches it. What
 //! changes something is recorded on the way ([`crate::audit`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::header::COOKIE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use rustc_hash::FxHashMap;
 use tonic::Status;
 
 use super::host::refuse_names_of_sites;
 use super::origin::refuse_other_origins;
-use super::{Access, Need, Peer, need_of};
-use crate::audit::{self, Trail, trail_of};
-use crate::http::Problem;
+use super::rules::RULES;
+use super::{Access, Identity, Need, Peer, Session};
+use crate::audit::{self, Auditor, Summed, Trail, trail_of};
+use crate::http::{Caller, Problem};
 
 /// Where a gRPC call came from, for the calls of the HTTP API that it becomes.
 pub(crate) const ORIGIN_METADATA: &str = "tidewheel-origin";
@@ -34,8 +36,28 @@ pub(crate) struct Guard {
 impl Guard {
     /// That of a call; `None` for one that has no rule.
     pub(crate) fn of(call: &str) -> Option<Self> {
-        let need = need_of(call)?;
-        Some(Self { call: call.into(), need, trail: trail_of(call, need) })
+        static ALL: LazyLock<FxHashMap<&str, Guard>> = LazyLock::new(|| {
+            let guard = |call: &str, need| Guard { call: call.into(), need, trail: trail_of(call, need) };
+            RULES.iter().map(|(call, need)| (*call, guard(call, *need))).collect()
+        });
+        ALL.get(call).cloned()
+    }
+
+    /// Whether the audit trail has how many such calls there were, not each of them.
+    pub(crate) fn is_summed(&self) -> bool {
+        matches!(self.trail, Trail::Sum(_))
+    }
+
+    /// Begins to sum a call up whose caller is known; `None` if it is not summed up.
+    pub(crate) fn begin_sum(
+        &self,
+        auditor: &Arc<Auditor>,
+        caller: Option<&Caller>,
+        identity: &Identity,
+        peer: Option<Peer>,
+    ) -> Option<Summed> {
+        let Trail::Sum(action) = &self.trail else { return None };
+        Summed::begin(auditor, (action, &self.call), caller.map(|caller| &caller.tenant), identity, peer)
     }
 }
 
@@ -90,35 +112,64 @@ fn is_of_directory(call: &str) -> bool {
 
 /// The request, with who calls beside it. What is open to everybody is told of nobody.
 async fn admit(access: &Access, guard: &Guard, mut request: Request) -> Result<Request, Problem> {
-    refuse_other_origins(request.method(), request.uri(), request.headers())?;
-    if guard.need != Need::Nothing {
-        if access.is_only_here() {
-            refuse_names_of_sites(request.uri(), request.headers())?;
-        }
-        if let Some(issuer) = access.issuer_to_ask(request.headers()) {
-            issuer.look().await;
-        }
-        let peer = request.extensions().get::<Peer>().copied();
-        if access.shows_unknown_key(request.headers(), peer) {
-            // Another node may have made it a moment ago.
-            access.directory().catch_up().await;
-        }
-        let checked = access.check(request.method(), request.headers(), peer, guard.need);
-        let (identity, session) = checked.inspect_err(|problem| {
-            let refused = Some(problem).filter(|problem| problem.status() == StatusCode::FORBIDDEN);
-            if let Some(identity) = refused.and_then(|_| access.identify(request.headers()))
-                && let Trail::Act(action) | Trail::Sum(action) = &guard.trail
-            {
-                audit::refused(access.auditor(), &identity, action, &guard.call, peer);
-            }
-        })?;
-        if is_of_directory(&guard.call) {
-            access.directory().catch_up().await;
-        }
+    let peer = request.extensions().get::<Peer>().copied();
+    let admitted = access.let_in(guard, request.method(), request.uri(), request.headers(), peer);
+    if let Some((identity, session)) = admitted.await? {
         request.extensions_mut().insert(identity);
         if let Some(session) = session {
             request.extensions_mut().insert(session);
         }
     }
     Ok(request)
+}
+
+impl Access {
+    /// Who makes a call, if they may; nobody where it is open to everybody.
+    pub(crate) async fn admit(
+        &self,
+        guard: &Guard,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+    ) -> Result<Identity, Problem> {
+        let admitted = self.let_in(guard, method, uri, headers, peer).await?;
+        Ok(admitted.map_or(Identity::Anyone, |(identity, _)| identity))
+    }
+
+    async fn let_in(
+        &self,
+        guard: &Guard,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+    ) -> Result<Option<(Identity, Option<Session>)>, Problem> {
+        refuse_other_origins(method, uri, headers)?;
+        if guard.need == Need::Nothing {
+            return Ok(None);
+        }
+        if self.is_only_here() {
+            refuse_names_of_sites(uri, headers)?;
+        }
+        if let Some(issuer) = self.issuer_to_ask(headers) {
+            issuer.look().await;
+        }
+        if self.shows_unknown_key(headers, peer) {
+            // Another node may have made it a moment ago.
+            self.directory().catch_up().await;
+        }
+        let checked = self.check(method, headers, peer, guard.need).inspect_err(|problem| {
+            let refused = Some(problem).filter(|problem| problem.status() == StatusCode::FORBIDDEN);
+            if let Some(identity) = refused.and_then(|_| self.identify(headers))
+                && let Trail::Act(action) | Trail::Sum(action) = &guard.trail
+            {
+                audit::refused(self.auditor(), &identity, action, &guard.call, peer);
+            }
+        })?;
+        if is_of_directory(&guard.call) {
+            self.directory().catch_up().await;
+        }
+        Ok(Some(checked))
+    }
 }

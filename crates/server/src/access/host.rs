@@ -15,7 +15,9 @@ use crate::http::Problem;
 pub(super) fn refuse_names_of_sites(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let is_no_site = |authority: &Authority| !may_be_a_site(authority.host());
     let in_headers = headers.get_all(HOST).iter().all(|value| {
+        // What nearly everybody asks for needs no reading.
         value.is_empty()
+            || is_plainly_here(value.as_bytes())
             || value.to_str().ok().and_then(|text| text.parse().ok()).as_ref().is_some_and(is_no_site)
     });
     // HTTP/2 and gRPC have it here.
@@ -25,6 +27,17 @@ pub(super) fn refuse_names_of_sites(uri: &Uri, headers: &HeaderMap) -> Result<()
     let detail = "the server asks for no keys and so answers only as localhost or to an address, not to the host this \
                   request names; have it ask for keys (--admin-key-file) to give it other names";
     Err(Problem::new(Code::CrossSite, detail))
+}
+
+/// Whether a host is `localhost` or `127.0.0.1`, with a port or without.
+fn is_plainly_here(host: &[u8]) -> bool {
+    let rest = host.strip_prefix(b"localhost").or_else(|| host.strip_prefix(b"127.0.0.1"));
+    rest.is_some_and(|rest| match rest.split_first() {
+        None => true,
+        Some((colon, port)) => {
+            *colon == b':' && (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit)
+        }
+    })
 }
 
 fn may_be_a_site(host: &str) -> bool {
@@ -67,6 +80,8 @@ mod tests {
         for host in [
             "evil.example:7400",
             "127.0.0.1.evil.example",
+            "127.0.0.1:7400@evil.example",
+            "localhost:7400.evil.example",
             "localhost.evil.example",
             "evil.example.",
             "a.evillocalhost",

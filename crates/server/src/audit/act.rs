@@ -151,9 +151,45 @@ pub(crate) async fn sum_up(
     let (tenant, actor, address) = who(&request);
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    let tenant = tenant.as_str().into();
     auditor.count(Counted { tenant, actor, address, action, call, status });
     response
+}
+
+/// A call that is counted once it is served.
+pub(crate) struct Summed {
+    auditor: Arc<Auditor>,
+    counted: Counted,
+}
+
+impl Summed {
+    /// Of whoever calls, for that tenant, or else their own; `None` where calls are not counted.
+    pub(crate) fn begin(
+        auditor: &Arc<Auditor>,
+        (action, call): (&Arc<str>, &Arc<str>),
+        tenant: Option<&Tenant>,
+        identity: &Identity,
+        peer: Option<Peer>,
+    ) -> Option<Self> {
+        if !auditor.sums_calls() {
+            return None;
+        }
+        let own = || identity.tenant(None).unwrap_or_default();
+        let counted = Counted {
+            tenant: tenant.cloned().unwrap_or_else(own),
+            actor: actor(identity).into(),
+            address: peer.map(|Peer(address)| address),
+            action: Arc::clone(action),
+            call: Arc::clone(call),
+            status: 0,
+        };
+        Some(Self { auditor: Arc::clone(auditor), counted })
+    }
+
+    /// It was answered.
+    pub(crate) fn served(mut self, status: StatusCode) {
+        self.counted.status = status.as_u16();
+        self.auditor.count(self.counted);
+    }
 }
 
 /// Counts a call that somebody may not make.
@@ -165,7 +201,7 @@ pub(crate) fn refused(
     peer: Option<Peer>,
 ) {
     let counted = Counted {
-        tenant: identity.tenant(None).unwrap_or_default().as_str().into(),
+        tenant: identity.tenant(None).unwrap_or_default(),
         actor: actor(identity).into(),
         address: peer.map(|Peer(address)| address),
         action: Arc::clone(action),
@@ -177,7 +213,8 @@ pub(crate) fn refused(
 
 fn counted(act: &Act, action: &Arc<str>, call: &Arc<str>) -> Counted {
     Counted {
-        tenant: act.tenant.as_str().into(),
+        // An act names a tenant that was let through as one.
+        tenant: Tenant::new(&act.tenant).unwrap_or_default(),
         actor: act.actor.as_str().into(),
         address: act.address.as_ref().and_then(|address| address.parse().ok()),
         action: Arc::clone(action),

@@ -22,7 +22,7 @@ use tidewheel_core::limits::AUDIT_SUM_MS;
 use tidewheel_core::names::Tenant;
 use tidewheel_store::{Error, NewAct, Store};
 
-pub(crate) use self::act::{Fields, Told, refused, served, sum_up};
+pub(crate) use self::act::{Fields, Summed, Told, refused, served, sum_up};
 use self::sums::{Counted, Sum, Sums, Then};
 pub(crate) use self::trail::{Trail, trail_of};
 use crate::access::Identity;

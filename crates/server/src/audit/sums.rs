@@ -5,11 +5,12 @@
 use rustc_hash::FxHashMap;
 use tidewheel_api::wire::audit::Act;
 use tidewheel_core::limits::AUDIT_SUMS_COUNT_MAX;
+use tidewheel_core::names::Tenant;
 
 /// What calls are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Counted {
-    pub(super) tenant: Box<str>,
+    pub(super) tenant: Tenant,
     pub(super) actor: Box<str>,
     pub(super) address: Option<std::net::IpAddr>,
     pub(super) action: std::sync::Arc<str>,
@@ -104,7 +105,7 @@ mod tests {
 
     fn call(actor: &str) -> Counted {
         Counted {
-            tenant: "acme".into(),
+            tenant: Tenant::new("acme").unwrap(),
             actor: actor.into(),
             address: None,
             action: "jobs.create".into(),

@@ -1,31 +1,39 @@
 //! Calls of the HTTP API from within. What mirrors it is translated into its own requests and answers, so that there is
 //! one reading, one set of rules and one set of errors for both.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tidewheel_api::proto::v1::SubmitResponse;
 use tidewheel_api::wire::fault::Code;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 use tower_service::Service as _;
 
+use super::instant::instant;
 use super::status::{refusal, retry_after, status};
 use crate::access::{ORIGIN_METADATA, Peer};
-use crate::http::Share;
+use crate::http::{Answer, Direct, Sent, Share, TakenIn};
 
 /// Metadata that mean the same as headers.
 const PASSED_ON: [&str; 4] = ["tidewheel-tenant", "authorization", "x-request-id", ORIGIN_METADATA];
 /// The same, but they may be there more than once, which is for their reader to judge.
 const ALL_PASSED_ON: [&str; 3] = ["idempotency-key", "traceparent", "tracestate"];
 
+/// Where one job is taken in.
+pub(super) const SUBMIT: &str = "/v1/jobs";
+
 /// The HTTP API.
 #[derive(Clone)]
 pub(super) struct Bridge {
+    direct: Option<Arc<Direct>>,
     router: Router,
 }
 
@@ -95,6 +103,12 @@ impl Call {
         self
     }
 
+    /// Where the call came from, for the audit trail.
+    fn take_origin(&mut self) -> Option<Peer> {
+        let origin = self.headers.remove(ORIGIN_METADATA)?;
+        origin.to_str().ok()?.parse().ok().map(Peer)
+    }
+
     /// The body.
     pub(super) fn json(self, body: &impl serde::Serialize) -> Result<Self, Status> {
         Ok(self.body(as_json(body)?))
@@ -120,8 +134,20 @@ struct ProblemDocument {
 }
 
 impl Bridge {
-    pub(super) const fn new(router: Router) -> Self {
-        Self { router }
+    pub(super) const fn new(direct: Option<Arc<Direct>>, router: Router) -> Self {
+        Self { direct, router }
+    }
+
+    /// Takes one job in.
+    pub(super) async fn submit(&self, mut call: Call) -> Result<SubmitResponse, Status> {
+        let Some(direct) = &self.direct else { return self.call(call).await };
+        let peer = call.take_origin();
+        let sent = Sent { headers: call.headers, body: Body::from(call.body), peer };
+        match direct.take_in(&Uri::from_static(SUBMIT), sent).await? {
+            Answer::Job(taken) => Ok(told(&taken)),
+            // A message has no field that would make it one.
+            Answer::Flat(answer) => read(&said(answer).await?.0),
+        }
     }
 
     /// Calls, and reads the answer.
@@ -144,33 +170,47 @@ impl Bridge {
         self.ask(call).await.map(|(answer, _)| answer)
     }
 
-    async fn ask(&self, call: Call) -> Result<(Bytes, Option<Share>), Status> {
+    async fn ask(&self, mut call: Call) -> Result<(Bytes, Option<Share>), Status> {
+        let peer = call.take_origin();
         let mut request = axum::extract::Request::new(Body::from(call.body));
         *request.method_mut() = call.method;
         *request.headers_mut() = call.headers;
         *request.uri_mut() = format!("{}{}", call.path, call.query)
             .parse()
             .map_err(|_| status(Code::MalformedRequest, "the request cannot be put as an address"))?;
-        // Where the call came from is for the audit trail.
-        let origin = request.headers_mut().remove(ORIGIN_METADATA);
-        if let Some(address) = origin.and_then(|address| address.to_str().ok()?.parse().ok()) {
-            request.extensions_mut().insert(Peer(address));
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
         }
         let mut router = self.router.clone();
         let Ok(answer) = router.call(request).await;
-        let (mut head, body) = answer.into_parts();
-        let body = body.collect().await.map_err(|fault| Status::internal(fault.to_string()))?.to_bytes();
-        if head.status.is_success() {
-            return Ok((body, head.extensions.remove::<Share>()));
+        said(answer).await
+    }
+}
+
+fn told(taken: &TakenIn) -> SubmitResponse {
+    let id = taken.id.to_string();
+    SubmitResponse {
+        state: taken.state.map(str::to_owned),
+        run_at: Some(instant(taken.run_at)),
+        idempotency_key: taken.key_or(&id).map(str::to_owned),
+        duplicate: taken.is_duplicate,
+        id,
+    }
+}
+
+/// What an answer says, and what it takes of the bound on large ones.
+async fn said(answer: http::Response<Body>) -> Result<(Bytes, Option<Share>), Status> {
+    let (mut head, body) = answer.into_parts();
+    let body = body.collect().await.map_err(|fault| Status::internal(fault.to_string()))?.to_bytes();
+    if head.status.is_success() {
+        return Ok((body, head.extensions.remove::<Share>()));
+    }
+    match serde_json::from_slice::<ProblemDocument>(&body) {
+        Ok(problem) => {
+            let seconds = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            Err(retry_after(refusal(&problem.code, problem.status, &problem.detail, &body), seconds))
         }
-        match serde_json::from_slice::<ProblemDocument>(&body) {
-            Ok(problem) => {
-                let seconds =
-                    head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                Err(retry_after(refusal(&problem.code, problem.status, &problem.detail, &body), seconds))
-            }
-            Err(_) => Err(Status::internal(format!("the HTTP API answered {}", head.status))),
-        }
+        Err(_) => Err(Status::internal(format!("the HTTP API answered {}", head.status))),
     }
 }
 

@@ -11,11 +11,9 @@ use tidewheel_api::proto::v1::{
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::bridge::{Bridge, Call};
+use super::bridge::{Bridge, Call, SUBMIT as JOBS};
 use super::instant::time;
 use super::submit_stream::{Answers, answer_batches};
-
-const JOBS: &str = "/v1/jobs";
 
 /// The service.
 pub(super) struct JobsService {
@@ -54,8 +52,8 @@ pub(super) fn filtered(mut call: Call, filter: &JobFilter) -> Call {
 impl Jobs for JobsService {
     async fn submit(&self, request: Request<SubmitRequest>) -> Result<Response<SubmitResponse>, Status> {
         let call = Call::new(request.metadata(), Method::POST, JOBS);
-        let call = call.json(&request.get_ref().job.clone().unwrap_or_default())?;
-        self.bridge.call(call).await.map(Response::new)
+        let call = call.json(&request.into_inner().job.unwrap_or_default())?;
+        self.bridge.submit(call).await.map(Response::new)
     }
 
     type SubmitStreamStream = Answers;

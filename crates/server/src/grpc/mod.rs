@@ -40,14 +40,20 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::access::{Access, guard_call};
 use crate::engine::Engine;
+use crate::http::Direct;
 
 /// Adds every service to the routes of the HTTP API.
-pub(crate) fn add(router: Router, engine: &Engine, access: &Arc<Access>) -> Router {
+pub(crate) fn add(
+    router: Router,
+    direct: Option<Arc<Direct>>,
+    engine: &Engine,
+    access: &Arc<Access>,
+) -> Router {
     let worker = WorkerServer::new(worker::WorkerService::new(engine.clone(), Arc::clone(access)))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
     let dispatcher = SchedulerDispatcherServer::new(dispatcher::DispatcherService::new(engine.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
-    let bridge = bridge::Bridge::new(router.clone());
+    let bridge = bridge::Bridge::new(direct, router.clone());
     let jobs = JobsServer::new(jobs::JobsService::new(bridge.clone()))
         .max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
     let schedules = SchedulesServer::new(schedules::SchedulesService::new(bridge.clone()))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::HeaderValue;
 use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, Uri};
 
 use crate::clock::Clock;
 use crate::metrics::{Call, Metrics};
@@ -22,22 +22,42 @@ pub(super) async fn log(
     request: Request,
     next: Next,
 ) -> Response {
-    // Cheap copies; text is made only for a line that somebody reads.
-    let (method, uri, started_ms) = (request.method().clone(), request.uri().clone(), clock.monotonic_ms());
-    let call = call_of(&request);
-    let mut response = next.run(request).await;
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let status = response.status();
-    let took_ms = clock.monotonic_ms().saturating_sub(started_ms);
-    metrics.answered(call, status, took_ms);
-    if status.is_server_error() {
-        let (path, status) = (shortened(uri.path()), status.as_u16());
-        tracing::warn!(target: "tidewheel::access", %method, path, status, took_ms, "request failed");
-    } else if tracing::enabled!(target: "tidewheel::access", tracing::Level::DEBUG) {
-        let (path, status) = (shortened(uri.path()), status.as_u16());
-        tracing::debug!(target: "tidewheel::access", %method, path, status, took_ms, "request");
+    let seen = Seen::of(&request, call_of(&request), &*clock);
+    let response = next.run(request).await;
+    seen.answered(response, &*clock, &metrics)
+}
+
+/// A request that is being answered.
+pub(super) struct Seen {
+    method: Method,
+    uri: Uri,
+    call: Call,
+    started_ms: i64,
+}
+
+impl Seen {
+    pub(super) fn of(request: &Request, call: Call, clock: &dyn Clock) -> Self {
+        // Cheap copies; text is made only for a line that somebody reads.
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        Self { method, uri, call, started_ms: clock.monotonic_ms() }
     }
-    response
+
+    /// Counts and logs what it was answered.
+    pub(super) fn answered(self, mut response: Response, clock: &dyn Clock, metrics: &Metrics) -> Response {
+        let Self { method, uri, call, started_ms } = self;
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        let status = response.status();
+        let took_ms = clock.monotonic_ms().saturating_sub(started_ms);
+        metrics.answered(call, status, took_ms);
+        if status.is_server_error() {
+            let (path, status) = (shortened(uri.path()), status.as_u16());
+            tracing::warn!(target: "tidewheel::access", %method, path, status, took_ms, "request failed");
+        } else if tracing::enabled!(target: "tidewheel::access", tracing::Level::DEBUG) {
+            let (path, status) = (shortened(uri.path()), status.as_u16());
+            tracing::debug!(target: "tidewheel::access", %method, path, status, took_ms, "request");
+        }
+        response
+    }
 }
 
 fn call_of(request: &Request) -> Call {

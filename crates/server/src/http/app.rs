@@ -1,6 +1,5 @@
 //! What all handlers share.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -144,17 +143,6 @@ impl App {
         }
         Ok(())
     }
-}
-
-/// Runs `work` to its end even if the caller hangs up. A change that was stored but not announced to the
-/// scheduler would otherwise wait for the next sweep.
-pub(super) async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(work).await.map_err(|fault| {
-        tracing::error!(error = %fault, "a request's work did not end");
-        Problem::new(Code::Internal, "the server failed; its log says more")
-    })
 }
 
 /// Which targets may be submitted.

@@ -44,10 +44,13 @@ pub(super) struct Intake {
 
 impl Intake {
     /// Opens a request's body, if it is small enough and of a kind that is read here.
-    pub(super) async fn open(app: Arc<App>, request: Request, bytes_max: usize) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        let declared =
-            parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    pub(super) fn open(
+        app: Arc<App>,
+        headers: &HeaderMap,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Self, Problem> {
+        let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let mut intake = Self {
             app,
             body,
@@ -56,12 +59,12 @@ impl Intake {
             held: None,
             received: 0,
             bytes_max,
-            waits_for_sign: parts.headers.contains_key(EXPECT),
+            waits_for_sign: headers.contains_key(EXPECT),
         };
         let refused = if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
             Err(too_large(bytes_max))
         } else {
-            check_kind(&parts.headers)
+            check_kind(headers)
         };
         match refused {
             Ok(()) => Ok(intake),
@@ -172,22 +175,30 @@ pub(super) struct Text {
     _held: Option<OwnedSemaphorePermit>,
 }
 
-impl FromRequest<Arc<App>> for Text {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        let fields = request.extensions().get::<Fields>().cloned();
-        let mut intake = Intake::open(Arc::clone(app), request, app.limits.body_bytes_max).await?;
+impl Text {
+    pub(super) async fn read(app: &Arc<App>, headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+        let mut intake = Intake::open(Arc::clone(app), headers, body, app.limits.body_bytes_max)?;
         let mut whole = Vec::new();
         while let Some(bytes) = intake.next().await? {
             whole.extend_from_slice(&bytes);
         }
         let text = String::from_utf8(whole)
             .map_err(|fault| Problem::new(Code::MalformedJson, format!("the body is not UTF-8: {fault}")))?;
-        if let Some(fields) = fields {
-            fields.note(&text);
-        }
         Ok(Self { text, _held: intake.into_permit() })
+    }
+}
+
+impl FromRequest<Arc<App>> for Text {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let fields = request.extensions().get::<Fields>().cloned();
+        let (parts, body) = request.into_parts();
+        let text = Self::read(app, &parts.headers, body).await?;
+        if let Some(fields) = fields {
+            fields.note(&text.text);
+        }
+        Ok(text)
     }
 }
 
@@ -204,6 +215,9 @@ pub(super) fn is_lines(headers: &HeaderMap) -> bool {
 fn check_kind(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Problem::new(Code::UnsupportedMediaType, "the body is compressed; send it as it is"));
+    }
+    if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
+        return Ok(());
     }
     let Some(kind) = media_type(headers) else { return Ok(()) };
     if kind.contains("json") || kind == "application/octet-stream" {

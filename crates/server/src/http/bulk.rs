@@ -16,10 +16,11 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
-use super::app::{App, to_the_end};
+use super::app::App;
 use super::problem::Problem;
 use super::retention::Retention;
 use super::scope::Scope;
+use super::to_the_end::to_the_end;
 use super::walk::{Plan, Walk};
 use super::{answer, call_key, caller};
 

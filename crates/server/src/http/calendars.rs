@@ -14,13 +14,14 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::schedule::{Dates, ScheduleId, check_name};
 use tidewheel_store::{Error, ScheduleCommand, ScheduleOrder, SchedulePage, ScheduleQuery};
 
-use super::app::{App, to_the_end};
+use super::app::App;
 use super::body::Text;
 use super::call_key::{CallKey, done_before};
 use super::caller::{Caller, NamePath};
 use super::jobs::change::whole;
 use super::problem::Problem;
 use super::schedules::read::read_query;
+use super::to_the_end::to_the_end;
 use super::{answer, call_key};
 use crate::engine::Engine;
 

@@ -40,6 +40,11 @@ impl Caller {
             tracing::error!("a call was served without asking who calls");
             return Err(Problem::new(Code::Internal, "the server failed; its log says more"));
         };
+        Self::with(headers, identity)
+    }
+
+    /// The same, where it is known already who calls.
+    pub(super) fn with(headers: &HeaderMap, identity: Identity) -> Result<Self, Problem> {
         let named = named_tenant(headers)?;
         Ok(Self { tenant: identity.tenant(named.clone())?, named, identity })
     }

@@ -3,7 +3,10 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `routes` | every route, on one screen |
+//! | `direct` | taking in one job, without the router |
+//! | `service` | which of the two a request goes to |
 //! | `app` | what all handlers share |
+//! | `to_the_end` | work that goes on when the caller hangs up |
 //! | `caller` | who calls: the one place that decides for which tenant |
 //! | `admission` | what a tenant may submit: how fast, how much |
 //! | `reservations` | room under a cap, for what is on its way into the store |
@@ -40,6 +43,7 @@ mod caller;
 mod cluster;
 mod databases;
 mod dead_letters;
+mod direct;
 mod docs;
 mod handshake;
 mod health;
@@ -63,9 +67,11 @@ mod routes;
 mod schedules;
 mod scope;
 mod serve;
+mod service;
 mod session;
 mod targets;
 mod tenants;
+mod to_the_end;
 mod trace;
 mod walk;
 mod webhook_secrets;
@@ -73,6 +79,8 @@ mod workers;
 
 pub use app::{HttpLimits, HttpParts};
 pub(crate) use caller::Caller;
+pub(crate) use direct::{Direct, Sent};
+pub(crate) use jobs::submit::{Answer, TakenIn};
 pub(crate) use large_answer::Share;
 pub(crate) use problem::Problem;
 #[cfg(test)]
@@ -80,4 +88,5 @@ pub(crate) use routes::all as all_routes;
 pub use routes::router;
 pub(crate) use scope::{check_report, check_reports};
 pub use serve::{ServeLimits, serve, serve_tls};
+pub use service::ApiService;
 pub(crate) use workers::worker_id;

@@ -8,8 +8,10 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use tidewheel_api::wire::fault::Code;
 
 use super::app::{App, HttpParts};
+use super::direct::Direct;
 use super::large_answer::Answers;
 use super::problem::Problem;
+use super::service::ApiService;
 use super::{
     access_log, attempts, audit, calendars, cluster, dead_letters, docs, health, job_types, jobs, keys,
     large_answer, notifications, overview, queues, schedules, session, targets, tenants, webhook_secrets,
@@ -117,7 +119,7 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
 }
 
 /// The whole API, gRPC included.
-pub fn router(parts: HttpParts) -> Router {
+pub fn router(parts: HttpParts) -> ApiService {
     let app = Arc::new(App::new(parts));
     let mut router = Router::new();
     for route in unversioned() {
@@ -135,13 +137,16 @@ pub fn router(parts: HttpParts) -> Router {
     let (engine, access) = (app.engine.clone(), Arc::clone(&app.access));
     let (clock, metrics) = (Arc::clone(engine.clock()), Arc::clone(engine.metrics()));
     let answers = Arc::clone(&app.answers);
+    let direct = Direct::new(&app);
     let router = crate::pages::add(router);
     let router = router.method_not_allowed_fallback(refuse_method).fallback(refuse_path).with_state(app);
-    crate::grpc::add(router, &engine, &access).layer(axum::middleware::from_fn(move |request, next| {
+    let router = crate::grpc::add(router, direct.clone(), &engine, &access);
+    let logged = axum::middleware::from_fn(move |request, next| {
         let logged = access_log::log(Arc::clone(&clock), Arc::clone(&metrics), request, next);
         let answers = Arc::clone(&answers);
         async move { answers.send(logged.await) }
-    }))
+    });
+    ApiService::new(direct, router.layer(logged))
 }
 
 /// What answers a route that only looks. A large answer can be refused: nothing was done, and it may be asked for again.

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -29,6 +28,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::handshake::Handshakes;
 use super::refuse::{REFUSALS_COUNT_MAX, refuse};
+use super::service::ApiService;
 use crate::access::Peer;
 use crate::tls::Tls;
 
@@ -80,25 +80,30 @@ enum Phase {
 }
 
 /// Serves `app` until `stop`, then lets requests under way end, at most [`ServeLimits::drain_timeout`] long.
-pub async fn serve(listener: TcpListener, app: Router, limits: ServeLimits, stop: impl Future<Output = ()>) {
-    serve_over(listener, app, limits, None, stop).await;
+pub async fn serve(
+    listener: TcpListener,
+    app: impl Into<ApiService>,
+    limits: ServeLimits,
+    stop: impl Future<Output = ()>,
+) {
+    serve_over(listener, app.into(), limits, None, stop).await;
 }
 
 /// The same over TLS, and over nothing else.
 pub async fn serve_tls(
     listener: TcpListener,
-    app: Router,
+    app: impl Into<ApiService>,
     limits: ServeLimits,
     tls: Arc<Tls>,
     stop: impl Future<Output = ()>,
 ) {
     let handshakes = Handshakes::new(tls, limits.connections_max);
-    serve_over(listener, app, limits, Some(Arc::new(handshakes)), stop).await;
+    serve_over(listener, app.into(), limits, Some(Arc::new(handshakes)), stop).await;
 }
 
 async fn serve_over(
     listener: TcpListener,
-    app: Router,
+    app: ApiService,
     limits: ServeLimits,
     handshakes: Option<Arc<Handshakes>>,
     stop: impl Future<Output = ()>,
@@ -271,7 +276,7 @@ impl Drop for UnderWay {
 }
 
 struct Counted {
-    app: Router,
+    app: ApiService,
     peer: Peer,
     activity: Arc<Activity>,
 }
@@ -281,11 +286,11 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
-        let (mut app, under_way) = (self.app.clone(), UnderWay::begin(&self.activity));
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let under_way = UnderWay::begin(&self.activity);
+        let answer = self.app.answer(request, Some(self.peer));
         Box::pin(async move {
-            let answer = tower_service::Service::call(&mut app, request).await?;
+            let answer = answer.await?;
             // A gRPC call is under way until the last of its answers. Any other may take as long as it likes to read.
             let is_call = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/grpc");
             Ok(if is_call || answer.extensions().get::<LongAnswer>().is_some() {

@@ -61,24 +61,27 @@ struct CallLabels {
     call: &'static str,
 }
 
+/// Kinds of status, from 2xx up.
+const STATUSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
 /// Requests answered.
 #[derive(Debug)]
 pub(super) struct Calls {
     durations: Family<CallLabels, Histogram, fn() -> Histogram>,
     responses: Family<StatusLabels, Counter>,
+    /// The same, by the number of the call and of the status: every request would look for two of them.
+    each_duration: [Histogram; Call::ALL.len()],
+    each_response: [Counter; STATUSES.len()],
 }
 
 impl Calls {
     pub(super) fn new() -> Self {
         let durations = Family::new_with_constructor((|| Histogram::new(LAG_BUCKETS_S)) as fn() -> Histogram);
-        let calls = Self { durations, responses: Family::default() };
-        for call in Call::ALL {
-            drop(calls.durations.get_or_create(&CallLabels { call: call.as_str() }));
-        }
-        for status in ["2xx", "3xx", "4xx", "5xx"] {
-            drop(calls.responses.get_or_create(&StatusLabels { status }));
-        }
-        calls
+        let responses: Family<StatusLabels, Counter> = Family::default();
+        let each_duration =
+            Call::ALL.map(|call| durations.get_or_create_owned(&CallLabels { call: call.as_str() }));
+        let each_response = STATUSES.map(|status| responses.get_or_create_owned(&StatusLabels { status }));
+        Self { durations, responses, each_duration, each_response }
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {
@@ -92,13 +95,12 @@ impl Calls {
     }
 
     pub(super) fn answered(&self, call: Call, status: StatusCode, took: Duration) {
-        let status = match status.as_u16() {
-            500.. => "5xx",
-            400.. => "4xx",
-            300.. => "3xx",
-            _ => "2xx",
-        };
-        self.responses.get_or_create(&StatusLabels { status }).inc();
-        self.durations.get_or_create(&CallLabels { call: call.as_str() }).observe(took.as_secs_f64());
+        let status = usize::from(status.as_u16() / 100).saturating_sub(2).min(STATUSES.len() - 1);
+        if let Some(responses) = self.each_response.get(status) {
+            responses.inc();
+        }
+        if let Some(durations) = self.each_duration.get(call as usize) {
+            durations.observe(took.as_secs_f64());
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The commit thread takes all requests that wait and judges them one after the other against what is stored and what
 //! the requests before them did. What comes of them is one batch with one sync, which the [`writer`] writes; only then
 //! does anybody see or hear of it. While one group is written and one lies ready to be written, the next is judged, and
-//! while all are at it further requests gather, so the busier the store the more they share.
+//! while all are at it further requests gather, so the busier the store the more they share. A small group is written by the commit
+//! thread itself: while few ask, a submission waits for one other thread and not for two.
 //!
 //! A group is judged beside others only as far as they have nothing in common: whatever a group that is not written yet has
 //! touched is read after it has been written ([`Committer::settle`]).
@@ -56,6 +57,9 @@ const WRITING_COUNT_MAX: usize = 2;
 /// A group of fewer waits for those before it to be written, and takes in who came meanwhile: the fewer groups, the
 /// fewer syncs. So few in a debug build that tests meet groups that lie ready behind others.
 const GROUP_JOBS_COUNT_MIN: usize = if cfg!(debug_assertions) { 2 } else { 512 };
+/// A group of no more than these is written by the commit thread itself: judging the next one beside it would take less
+/// than having another thread wake up, and then this one. So few in a debug build that tests meet both.
+const WRITTEN_HERE_JOBS_COUNT_MAX: usize = if cfg!(debug_assertions) { 1 } else { 64 };
 const READERS_POLL: Duration = Duration::from_millis(1);
 /// A caller that never comes back for its read must not keep the store from closing.
 const READERS_POLLS_MAX: usize = 5_000;

@@ -10,7 +10,7 @@ use tidewheel_store::Error;
 use super::audit::note_change;
 use super::group::{Group, Slot};
 use super::writer::{Work, Writes};
-use super::{Committer, WRITING_COUNT_MAX};
+use super::{Committer, WRITING_COUNT_MAX, WRITTEN_HERE_JOBS_COUNT_MAX};
 use crate::attempts::{CLAIMS_PER_RECORD_MAX, Claim, Lease};
 use crate::counters::Moves;
 use crate::kv::{Batch, Day, Keyspace};
@@ -37,8 +37,15 @@ impl Committer {
         let jobs = group.slots.len();
         match self.plan(&mut group) {
             Ok(plan) => {
+                let work = Work { writes: plan.writes, answers, jobs };
+                if self.writing.is_empty() && jobs <= WRITTEN_HERE_JOBS_COUNT_MAX {
+                    self.disk.carry_out(work);
+                    group.clear();
+                    self.spare.push(group);
+                    return;
+                }
                 self.settle_down_to(WRITING_COUNT_MAX - 1);
-                self.writer.write(Work { writes: plan.writes, answers, jobs });
+                self.writer.write(work);
                 self.writing.push_back(group);
             }
             Err(error) => {

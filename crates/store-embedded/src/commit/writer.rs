@@ -1,5 +1,5 @@
-//! The thread that writes: one group at a time, while the next is judged. When a group is on disk it lets everybody see
-//! it and gives its answers.
+//! Writing a group. When it is on disk everybody is let see it and its answers are given. A large group is written by a
+//! thread of its own while the next is judged; a small one by the commit thread, where it was judged.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,6 +23,7 @@ pub(crate) struct Disk {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kv: Arc<dyn Kv>,
     pub(crate) durability: Durability,
+    pub(crate) on_commit: Option<OnCommit>,
 }
 
 /// A group to be written.
@@ -53,12 +54,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(disk: Disk, on_commit: Option<OnCommit>) -> std::io::Result<Self> {
+    pub(crate) fn start(disk: Disk) -> std::io::Result<Self> {
         let (work, todo) = sync_channel::<Work>(WRITING_COUNT_MAX);
         let (finished, done) = sync_channel(WRITING_COUNT_MAX);
         let thread = std::thread::Builder::new().name("tidewheel-write".to_owned()).spawn(move || {
             while let Ok(work) = todo.recv() {
-                disk.carry_out(work, on_commit.as_ref());
+                disk.carry_out(work);
                 if finished.send(()).is_err() {
                     return;
                 }
@@ -92,21 +93,16 @@ impl Drop for Writer {
 }
 
 impl Disk {
-    fn carry_out(&self, work: Work, on_commit: Option<&OnCommit>) {
+    /// Writes a group, lets everybody see it and gives its answers.
+    pub(super) fn carry_out(&self, work: Work) {
         let Work { writes, answers, jobs } = work;
-        let outcome = self.write(writes, answers.len(), jobs, on_commit);
+        let outcome = self.write(writes, answers.len(), jobs);
         for answer in answers {
             answer.give(outcome.clone());
         }
     }
 
-    fn write(
-        &self,
-        writes: Writes,
-        calls: usize,
-        jobs: usize,
-        on_commit: Option<&OnCommit>,
-    ) -> Result<(), Error> {
+    fn write(&self, writes: Writes, calls: usize, jobs: usize) -> Result<(), Error> {
         let Writes { mut batch, counts, published, armed, schedules, schedules_changed } = writes;
         self.shared.counters().write(&counts, &mut batch);
         self.shared.schedule_counts().write(&schedules, &mut batch);
@@ -124,7 +120,7 @@ impl Disk {
         if !schedules_changed.is_empty() {
             self.shared.ahead.publish(schedules_changed.into_iter());
         }
-        if let Some(on_commit) = on_commit {
+        if let Some(on_commit) = &self.on_commit {
             on_commit(CommitReport { calls, jobs, bytes, sync_duration });
         }
         Ok(())

@@ -23,7 +23,7 @@ use super::placing::Placing;
 use super::submit::{check, settings, submission};
 use crate::directory::TenantSettings;
 use crate::http::answer;
-use crate::http::app::{App, Targets, to_the_end};
+use crate::http::app::{App, Targets};
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::{self, batch_key, conflict, item_key};
 use crate::http::caller::Caller;
@@ -32,6 +32,7 @@ use crate::http::overload::shed_beside_others;
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::repeats::{admit_each_new, admit_new, settle, taken_before};
+use crate::http::to_the_end::to_the_end;
 use crate::http::trace::header_trace;
 
 /// Faults told of one item when items are answered for one by one.
@@ -57,7 +58,8 @@ pub(crate) async fn many(
     let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
     let splitter = if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
     let mut splitter = splitter.with_key();
-    let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
+    let (parts, body) = request.into_parts();
+    let mut intake = Intake::open(Arc::clone(&app), &parts.headers, body, app.limits.batch_bytes_max)?;
     let mut batch = Batch::new(&app, &caller, query.partial);
     batch.trace = trace;
     while let Some(bytes) = intake.next().await? {

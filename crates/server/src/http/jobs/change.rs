@@ -14,7 +14,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Applied, IdempotencyClaim, Order, Refusal};
 
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
 use crate::http::body::Text;
 use crate::http::bulk::Bulk;
 use crate::http::call_key::CallKey;
@@ -22,6 +22,7 @@ use crate::http::caller::{Caller, JobPath};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::retention::{Retention, may_concern_ended};
 use crate::http::scope::{Act, Scope};
+use crate::http::to_the_end::to_the_end;
 
 /// The states a bulk cancel means that names none.
 const CANCELLABLE: &[JobState] = &[JobState::Scheduled, JobState::Running, JobState::Retrying];

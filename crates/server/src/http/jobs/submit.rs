@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -10,7 +11,7 @@ use tidewheel_api::wire::fault::{At, Code, Faults};
 use tidewheel_api::wire::filter::ShownState;
 use tidewheel_api::wire::flat_request::is_flat;
 use tidewheel_api::wire::job_request::{JobReader, JobRequest};
-use tidewheel_api::wire::write::{self, JsonWriter};
+use tidewheel_api::wire::write::JsonWriter;
 use tidewheel_core::id::JobId;
 use tidewheel_core::job::{Job, Spec};
 use tidewheel_core::limits::IDEMPOTENCY_WINDOW_MS;
@@ -23,7 +24,7 @@ use super::placing::Placing;
 use crate::directory::TenantSettings;
 use crate::http::admission::objection;
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
 use crate::http::body::Text;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
@@ -32,37 +33,73 @@ use crate::http::problem::Problem;
 use crate::http::registered::Registered;
 use crate::http::repeats::{admit_new, settle};
 use crate::http::retention::Retention;
+use crate::http::to_the_end::to_the_end;
 use crate::http::trace::header_trace;
 
 /// `POST /v1/jobs`
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     caller: Caller,
-    headers: HeaderMap,
-    body: Text,
+    request: Request,
 ) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    submit(&app, caller, parts.headers, body).await.map(Answer::into_response)
+}
+
+/// What became of a submission.
+pub(crate) enum Answer {
+    Job(TakenIn),
+    /// What was sent in the flat form is answered in it.
+    Flat(Response),
+}
+
+/// The job of a submission: a new one, or the first under its key.
+pub(crate) struct TakenIn {
+    pub(crate) id: JobId,
+    /// None if the first job under the key is gone: a dead letter can be discarded within the key's time.
+    pub(crate) state: Option<&'static str>,
+    pub(crate) run_at: Timestamp,
+    key: Option<Arc<str>>,
+    pub(crate) is_duplicate: bool,
+}
+
+/// Takes a job in for whoever calls.
+pub(crate) async fn submit(
+    app: &Arc<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Answer, Problem> {
+    let body = Text::read(app, &headers, body).await?;
     app.check_open()?;
     if is_flat(&body.text) {
-        return flat::submit(&app, caller, &headers, &body.text).await;
+        return flat::submit(app, caller, &headers, &body.text).await.map(Answer::Flat);
     }
     let now = app.now();
     let key = header_key(&headers)?;
-    let sent = Sent { app: &app, caller: &caller, headers: &headers, key, text: &body.text };
-    let settings = settings(&app, &caller);
+    let sent = Sent { app, caller: &caller, headers: &headers, key, text: &body.text };
+    let settings = settings(app, &caller);
     let mut faults = Faults::default();
     let Some((request, key)) = sent.read(&settings, now, &mut faults) else {
-        return sent.repeat(&settings, now, faults).await;
+        return sent.repeat(&settings, now, faults).await.map(Answer::Job);
     };
 
-    let placing = Placing::of(&app, &caller.tenant, &settings);
-    let submission = submission(&app, &caller.tenant, request, key.clone(), now, &placing);
-    let job = submission.job.clone();
-    match take_in(&app, &caller.tenant, submission).await? {
-        Some(Submitted::New) => Ok(created(&job)),
-        Some(Submitted::Duplicate(id)) => duplicate(&app, &caller.tenant, id, key.as_deref()).await,
+    let placing = Placing::of(app, &caller.tenant, &settings);
+    let submission = submission(app, &caller.tenant, request, key.clone(), now, &placing);
+    let new = TakenIn {
+        id: submission.job.id,
+        state: Some(submission.job.status.state.as_str()),
+        run_at: submission.job.status.due_at,
+        key: key.clone(),
+        is_duplicate: false,
+    };
+    let taken = match take_in(app, &caller.tenant, submission).await? {
+        Some(Submitted::New) => Ok(new),
+        Some(Submitted::Duplicate(id)) => duplicate(app, &caller.tenant, id, key).await,
         Some(Submitted::Conflict(used_for)) => Err(conflict(used_for)),
         None => Err(Problem::new(Code::Internal, "the store did not answer for the job")),
-    }
+    };
+    taken.map(Answer::Job)
 }
 
 /// A job as it was sent.
@@ -101,7 +138,7 @@ impl Sent<'_> {
         settings: &TenantSettings,
         now: Timestamp,
         faults: Faults,
-    ) -> Result<Response, Problem> {
+    ) -> Result<TakenIn, Problem> {
         let tenant = &self.caller.tenant;
         if faults.are_of_time()
             && let Some((request, Some(key))) =
@@ -110,7 +147,7 @@ impl Sent<'_> {
             && let KeyUse::Job(id) = held.used_for
             && held.fingerprint == fingerprint(&request)
         {
-            return duplicate(self.app, tenant, id, Some(&key)).await;
+            return duplicate(self.app, tenant, id, Some(key)).await;
         }
         Err(Problem::from_faults(faults))
     }
@@ -196,34 +233,60 @@ pub(super) fn submission(
     }
 }
 
-fn created(job: &Job) -> Response {
-    let mut out = JsonWriter::with_capacity(256);
-    out.object(|out| {
-        out.key("id").plain(job.id);
-        out.key("state").text(job.status.state.as_str());
-        out.key("run_at").plain(job.status.due_at);
-        write::run_key(out, job);
-        out.key("duplicate").boolean(false);
-    });
-    let mut response = answer::json(StatusCode::CREATED, out);
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/jobs/{}", job.id)) {
-        response.headers_mut().insert(LOCATION, location);
+impl Answer {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Job(TakenIn { is_duplicate: true, .. }) => StatusCode::OK,
+            Self::Job(_) => StatusCode::CREATED,
+            Self::Flat(response) => response.status(),
+        }
     }
-    response
+
+    pub(crate) fn into_response(self) -> Response {
+        match self {
+            Self::Job(taken) => taken.into_response(),
+            Self::Flat(response) => response,
+        }
+    }
 }
 
-/// The first job under the key, as it is now. It may be gone: a dead letter can be discarded within the key's time.
-async fn duplicate(app: &App, tenant: &Tenant, id: JobId, key: Option<&str>) -> Result<Response, Problem> {
+impl TakenIn {
+    /// The key that is told: a new job without one goes by its id, as [`Job::run_key`] has it.
+    pub(crate) fn key_or<'a>(&'a self, id: &'a str) -> Option<&'a str> {
+        self.key.as_deref().or((!self.is_duplicate).then_some(id))
+    }
+
+    fn into_response(self) -> Response {
+        let id = self.id.to_string();
+        let mut out = JsonWriter::with_capacity(256);
+        out.object(|out| {
+            out.key("id").text(&id);
+            out.key("state").text_or_null(self.state);
+            out.key("run_at").plain(self.run_at);
+            out.key("idempotency_key").text_or_null(self.key_or(&id));
+            out.key("duplicate").boolean(self.is_duplicate);
+        });
+        if self.is_duplicate {
+            return answer::json(StatusCode::OK, out);
+        }
+        let mut response = answer::json(StatusCode::CREATED, out);
+        if let Ok(location) = HeaderValue::try_from(["/v1/jobs/", &id].concat()) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response
+    }
+}
+
+/// The first job under the key, as it is now.
+async fn duplicate(app: &App, tenant: &Tenant, id: JobId, key: Option<Arc<str>>) -> Result<TakenIn, Problem> {
     let first = app.engine.store().get(tenant, vec![id]).await?.into_iter().next().flatten();
     let first = first.filter(|job| !Retention::of(app, tenant).hides(job));
     let now = app.now();
-    let mut out = JsonWriter::with_capacity(256);
-    out.object(|out| {
-        out.key("id").plain(id);
-        out.key("state").text_or_null(first.as_ref().map(|job| ShownState::of(job, now).as_str()));
-        out.key("run_at").plain(first.as_ref().map_or(id.run_at(), |job| job.status.due_at));
-        out.key("idempotency_key").text_or_null(key);
-        out.key("duplicate").boolean(true);
-    });
-    Ok(answer::json(StatusCode::OK, out))
+    Ok(TakenIn {
+        id,
+        state: first.as_ref().map(|job| ShownState::of(job, now).as_str()),
+        run_at: first.as_ref().map_or(id.run_at(), |job| job.status.due_at),
+        key,
+        is_duplicate: true,
+    })
 }

@@ -20,7 +20,7 @@ use super::create::{creation, creation_claim, fingerprint, reader};
 use super::room::Room;
 use crate::engine::Engine;
 use crate::http::answer;
-use crate::http::app::{App, to_the_end};
+use crate::http::app::App;
 use crate::http::body::{Intake, is_lines};
 use crate::http::call_key::{self, batch_key, item_key};
 use crate::http::caller::Caller;
@@ -28,6 +28,7 @@ use crate::http::idempotency::{digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::repeats::is_late_repeat;
+use crate::http::to_the_end::to_the_end;
 
 /// The field that may hold the schedules, as it is written.
 const WRAPPER: &str = "\"schedules\"";
@@ -57,7 +58,8 @@ pub(crate) async fn many(
     let limits = SplitLimits { items_count_max: BATCH_COUNT_MAX, item_bytes_max: app.limits.body_bytes_max };
     let splitter = if is_lines(request.headers()) { Splitter::lines(limits) } else { Splitter::new(limits) };
     let mut splitter = splitter.wrapped_in(WRAPPER).with_key();
-    let mut intake = Intake::open(Arc::clone(&app), request, app.limits.batch_bytes_max).await?;
+    let (parts, body) = request.into_parts();
+    let mut intake = Intake::open(Arc::clone(&app), &parts.headers, body, app.limits.batch_bytes_max)?;
     let mut batch = Batch::new(&app, &caller, query.partial);
     while let Some(bytes) = intake.next().await? {
         if let Err(fault) = splitter.push(&bytes, &mut |place, item| batch.add(place, item)) {

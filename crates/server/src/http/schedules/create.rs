@@ -20,7 +20,7 @@ use super::check::Checker;
 use super::room::Room;
 use super::version::tagged;
 use crate::http::answer;
-use crate::http::app::{App, Targets, to_the_end};
+use crate::http::app::{App, Targets};
 use crate::http::body::Text;
 use crate::http::call_key::conflict;
 use crate::http::caller::Caller;
@@ -28,6 +28,7 @@ use crate::http::idempotency::{choose_key, digest, header_key};
 use crate::http::problem::{Problem, refuse_faults};
 use crate::http::registered::Registered;
 use crate::http::repeats::is_late_repeat;
+use crate::http::to_the_end::to_the_end;
 
 /// About what one schedule takes without its payload.
 const SCHEDULE_BYTES: usize = 1_024;

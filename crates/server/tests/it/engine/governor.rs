@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;
@@ -16,7 +15,7 @@ use tidewheel_core::zones::Zones;
 use tidewheel_server::access::Access;
 use tidewheel_server::clock::Clock;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Report, Reports};
-use tidewheel_server::http::{HttpLimits, HttpParts, router};
+use tidewheel_server::http::{ApiService, HttpLimits, HttpParts, router};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::AddressPolicy;
 use tidewheel_server::random::SystemRandom;
@@ -85,7 +84,7 @@ struct World {
 
 struct Node {
     engine: Engine,
-    app: Router,
+    app: ApiService,
     started: mpsc::UnboundedReceiver<Start>,
 }
 

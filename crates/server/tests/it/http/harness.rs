@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -14,7 +13,7 @@ use tidewheel_server::access::Access;
 use tidewheel_server::clock::SystemClock;
 use tidewheel_server::directory::Directory;
 use tidewheel_server::engine::{Config, Deliver, Engine, Parts, Reports};
-use tidewheel_server::http::{HttpLimits, HttpParts, router};
+use tidewheel_server::http::{ApiService, HttpLimits, HttpParts, router};
 use tidewheel_server::metrics::Metrics;
 use tidewheel_server::push::AddressPolicy;
 use tidewheel_server::random::SystemRandom;
@@ -46,7 +45,7 @@ async fn engine(store: Arc<dyn Store>, config: Config) -> Engine {
 pub(crate) const ADMIN_KEY: &str = "twk_the-first-admins-key-of-a-test";
 
 pub(crate) struct Api {
-    pub(crate) app: Router,
+    pub(crate) app: ApiService,
     pub(crate) engine: Engine,
     pub(crate) tenant: &'static str,
 }
