@@ -64,9 +64,33 @@ impl Costs {
         }
     }
 
-    /// Adds the counts of a window in which that many jobs were done.
-    pub(crate) fn set_per_job(&mut self, column: Column, count: u64, jobs: u64) {
-        self.set(column, number(count) / number(jobs.max(1)));
+    pub(crate) fn set_count(&mut self, column: Column, count: u64) {
+        self.set(column, number(count));
+    }
+}
+
+/// What was counted between two marks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) counts: Costs,
+    pub(crate) seconds: f64,
+    /// Jobs done in it.
+    pub(crate) jobs: u64,
+}
+
+impl Window {
+    /// What one job costs, without what goes on by the clock whether there is much to do or little: that is known from a calm
+    /// window, in which few jobs were done or none.
+    pub(crate) fn per_job(&self, calm: &Self) -> Costs {
+        let part = self.seconds / calm.seconds;
+        let jobs = number(self.jobs) - number(calm.jobs) * part;
+        let mut costs = Costs::default();
+        for column in Column::ALL {
+            if let (Some(all), Some(calm)) = (self.counts.get(column), calm.counts.get(column)) {
+                costs.set(column, ((all - calm * part) / jobs).max(0.0));
+            }
+        }
+        costs
     }
 }
 
@@ -103,10 +127,24 @@ mod tests {
         let mut costs = Costs::default();
         for (at, column) in Column::ALL.into_iter().enumerate() {
             assert_eq!(costs.get(column), None);
-            costs.set_per_job(column, at as u64, 2);
+            costs.set_count(column, at as u64);
         }
         let seen: Vec<f64> = Column::ALL.iter().filter_map(|column| costs.get(*column)).collect();
-        assert_eq!(seen, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]);
+        assert_eq!(seen, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    }
+
+    #[test]
+    fn what_goes_on_by_the_clock_is_no_part_of_a_job() {
+        // A job takes 1,000, and every second 50.
+        let window = |jobs: u64, seconds: f64| {
+            let mut counts = Costs::default();
+            counts.set(Column::Instructions, 1_000.0 * number(jobs) + 50.0 * seconds);
+            Window { counts, seconds, jobs }
+        };
+        for calm in [window(0, 2.0), window(10, 4.0), window(3, 0.5)] {
+            let costs = window(400, 8.0).per_job(&calm);
+            assert_eq!(costs.get(Column::Instructions).map(f64::round), Some(1_000.0));
+        }
     }
 
     #[test]

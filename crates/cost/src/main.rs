@@ -34,8 +34,8 @@ use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use self::database::Postgres;
-use self::entries::Entry;
-use self::site::Subject;
+use self::entries::{Count, Entry};
+use self::site::{Site, Subject};
 use self::stopwatch::Stopwatch;
 use self::table::{Origin, Rows};
 
@@ -204,13 +204,23 @@ async fn small(args: &MeasureArgs, origin: &Origin, chosen: &[Entry]) -> anyhow:
 }
 
 async fn count(chosen: &[Entry], subject: &Subject, title: &str) -> anyhow::Result<Rows> {
-    let mut rows = Rows::new();
+    let (mut rows, mut shared) = (Rows::new(), None);
     for entry in chosen {
         let watch = Stopwatch::start();
-        eprint!("{title}: {}, {} …", entry.name, entry.what);
-        let costs = (entry.count)(subject).await.with_context(|| entry.name)?;
-        eprintln!(" {} s", watch.elapsed().as_secs());
-        rows.push((entry.name.to_owned(), costs));
+        let costs = match entry.count {
+            Count::Alone(count) => count(subject).await,
+            Count::Shared(count) => {
+                if shared.is_none() {
+                    shared = Some(Site::serve(subject).await?);
+                }
+                count(shared.as_mut().context("a server that was just started")?).await
+            }
+        };
+        rows.push((entry.name.to_owned(), costs.with_context(|| entry.name)?));
+        eprintln!("{title}: {}: counted in {} s", entry.name, watch.elapsed().as_secs());
+    }
+    if let Some(site) = shared {
+        site.stop().await?;
     }
     Ok(rows)
 }

@@ -10,13 +10,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidewheel_api::client::{Call, Client, ClientConfig, Patience};
 
-use crate::costs::{Column, Costs};
+use crate::costs::{Column, Costs, Window};
 use crate::database::{Database, Postgres};
-use crate::stopwatch::{pause, until};
+use crate::stopwatch::{Stopwatch, pause, until};
 use crate::watched::{Program, Watched};
 
 /// What is left to do behind an answer is done by then; what is not is missing from one job of all that are counted.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// Long enough that what goes on by the clock has gone on a few times.
+const CALM: Duration = Duration::from_secs(5);
 
 /// What is measured, and on what.
 #[derive(Debug, Clone)]
@@ -62,6 +65,7 @@ pub(crate) struct Site {
     pub(crate) ground: Ground,
     pub(crate) process: Watched,
     pub(crate) address: SocketAddr,
+    begun: Stopwatch,
 }
 
 impl Site {
@@ -74,13 +78,17 @@ impl Site {
         arguments.extend(ground.flags());
         let program = Program { path: subject.server.clone(), arguments, talks: false };
         let process = Watched::start(&program, ground.folder.path())?;
-        let mut site = Self { ground, process, address };
+        let mut site = Self::new(ground, process, address);
         site.until_ready().await?;
         Ok(site)
     }
 
+    pub(crate) fn new(ground: Ground, process: Watched, address: SocketAddr) -> Self {
+        Self { ground, process, address, begun: Stopwatch::start() }
+    }
+
     async fn until_ready(&mut self) -> anyhow::Result<()> {
-        let client = self.client()?;
+        let client = self.client(None)?;
         let folder = self.ground.folder.path().to_owned();
         let process = std::cell::RefCell::new(&mut self.process);
         until("a server that is ready", async || {
@@ -95,8 +103,9 @@ impl Site {
     }
 
     /// A client that says everything once: a call that is repeated would count twice.
-    pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(ClientConfig { patience: Patience::NONE, ..ClientConfig::new(self.url()) })?)
+    pub(crate) fn client(&self, tenant: Option<&str>) -> anyhow::Result<Client> {
+        let tenant = tenant.map(str::to_owned);
+        Ok(Client::new(ClientConfig { patience: Patience::NONE, tenant, ..ClientConfig::new(self.url()) })?)
     }
 
     /// Starts a window, once nothing is left to do of what was before.
@@ -105,32 +114,42 @@ impl Site {
         if let Some(database) = &mut self.ground.database {
             database.begin().await?;
         }
-        self.process.begin().await
+        self.process.begin().await?;
+        self.begun = Stopwatch::start();
+        Ok(())
     }
 
     /// Ends it; that many jobs were done in it.
-    pub(crate) async fn end(&mut self, jobs: u64) -> anyhow::Result<Costs> {
+    pub(crate) async fn end(&mut self, jobs: u64) -> anyhow::Result<Window> {
         pause(SETTLE).await;
+        let seconds = self.begun.elapsed().as_secs_f64();
         let (profile, calls) = self.process.end().await?;
-        let mut costs = Costs::default();
-        costs.set_per_job(Column::Instructions, profile.instructions, jobs);
-        costs.set_per_job(Column::Allocations, profile.allocations, jobs);
-        costs.set_per_job(Column::SystemCalls, calls.all, jobs);
+        let mut counts = Costs::default();
+        counts.set_count(Column::Instructions, profile.instructions);
+        counts.set_count(Column::Allocations, profile.allocations);
+        counts.set_count(Column::SystemCalls, calls.all);
         let Some(database) = &mut self.ground.database else {
-            costs.set_per_job(Column::FileBytes, calls.file_bytes, jobs);
-            costs.set_per_job(Column::Syncs, calls.syncs, jobs);
-            return Ok(costs);
+            counts.set_count(Column::FileBytes, calls.file_bytes);
+            counts.set_count(Column::Syncs, calls.syncs);
+            return Ok(Window { counts, seconds, jobs });
         };
         let outside = database.end().await?;
-        costs.set_per_job(Column::RoundTrips, outside.round_trips, jobs);
-        costs.set_per_job(Column::WalBytes, outside.wal_bytes, jobs);
+        counts.set_count(Column::RoundTrips, outside.round_trips);
+        counts.set_count(Column::WalBytes, outside.wal_bytes);
         if let Some((profile, calls)) = outside.backends {
-            costs.set_per_job(Column::DatabaseInstructions, profile.instructions, jobs);
-            costs.set_per_job(Column::DatabaseSystemCalls, calls.all, jobs);
-            costs.set_per_job(Column::FileBytes, calls.file_bytes, jobs);
-            costs.set_per_job(Column::Syncs, calls.syncs, jobs);
+            counts.set_count(Column::DatabaseInstructions, profile.instructions);
+            counts.set_count(Column::DatabaseSystemCalls, calls.all);
+            counts.set_count(Column::FileBytes, calls.file_bytes);
+            counts.set_count(Column::Syncs, calls.syncs);
         }
-        Ok(costs)
+        Ok(Window { counts, seconds, jobs })
+    }
+
+    /// A window in which nothing is asked for.
+    pub(crate) async fn calm(&mut self) -> anyhow::Result<Window> {
+        self.begin().await?;
+        pause(CALM).await;
+        self.end(0).await
     }
 
     /// Ends the process.
@@ -151,7 +170,7 @@ pub(crate) async fn ask(client: &Client, call: &Call) -> anyhow::Result<Value> {
     Ok(client.send(call).await?.json()?)
 }
 
-/// Waits until that many jobs of the server have succeeded. Each look costs about as much as a read of a job.
+/// Waits until that many jobs of the client's tenant have succeeded. Each look costs about as much as a read of a job.
 pub(crate) async fn until_succeeded(client: &Client, count: u64) -> anyhow::Result<()> {
     let call = Call::get(&["jobs", "count"]).query("state", "succeeded");
     until("jobs that have succeeded", async || {

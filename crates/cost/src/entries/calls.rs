@@ -1,5 +1,7 @@
 //! What a caller asks for, over one connection, one call after the other: so the order of everything is the same in every run.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use serde_json::Value;
 use tidewheel_api::client::{Call, Client};
@@ -10,70 +12,82 @@ use tonic::transport::Endpoint;
 
 use crate::costs::Costs;
 use crate::jobs::{self, BATCH_COUNT, Goes};
-use crate::site::{Site, Subject, ask};
-use crate::stopwatch::wall_now;
+use crate::site::{Site, ask};
+use crate::stopwatch::{Stopwatch, pause, wall_now};
 
-/// Before anything is counted, so that what is made once is there.
-const WARM_COUNT: u64 = 50;
-const SINGLES_COUNT: u64 = 400;
-const BATCHES_COUNT: u64 = 5;
-const READS_COUNT: u64 = 400;
+/// Calls before anything is counted, so that what is made once is there.
+const WARM_COUNT: u64 = 30;
+const SINGLES_COUNT: u64 = 300;
+const BATCHES_COUNT: u64 = 4;
+const READS_COUNT: u64 = 300;
 /// The jobs that are read, and listed.
-const KEPT_COUNT: u64 = 1_000;
+const KEPT_COUNT: u64 = 500;
 const PAGE_COUNT: u64 = 50;
-const ROUNDS_COUNT: u64 = 5;
+const PAGES_COUNT: u64 = 60;
 /// No job falls due while anything is counted.
 const LATER_MS: i64 = 3 * 60 * 60 * 1_000;
+/// Between two calls of a calm window: a server notes every second who called.
+const CALM_PAUSE: Duration = Duration::from_millis(300);
 
 fn later() -> Timestamp {
     wall_now().plus_ms(LATER_MS)
 }
 
-pub(super) async fn submit_http(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut site = Site::serve(subject).await?;
-    let client = site.client()?;
-    let calls = |count| (0..count).map(|_| Call::post(&["jobs"]).json(jobs::json(Goes::ToQueue, later())));
-    send_all(&client, calls(WARM_COUNT)).await?;
-    site.begin().await?;
-    send_all(&client, calls(SINGLES_COUNT)).await?;
-    let costs = site.end(SINGLES_COUNT).await?;
-    site.stop().await?;
-    Ok(costs)
-}
-
-async fn send_all(client: &Client, calls: impl Iterator<Item = Call>) -> anyhow::Result<()> {
-    for call in calls {
-        client.send(&call).await?;
-    }
-    Ok(())
-}
-
-pub(super) async fn submit_grpc(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut site = Site::serve(subject).await?;
-    let channel = Endpoint::new(site.url())?.connect().await?;
-    let mut client = JobsClient::new(channel);
-    for _ in 0..WARM_COUNT {
-        client.submit(SubmitRequest { job: Some(jobs::message(later())) }).await?;
+/// Counts calls: one after the other, and a few with pauses between them.
+async fn counted(
+    site: &mut Site,
+    count: u64,
+    jobs_of_one: u64,
+    mut call: impl AsyncFnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Costs> {
+    for _ in 0..WARM_COUNT.min(count) {
+        call().await?;
     }
     site.begin().await?;
-    for _ in 0..SINGLES_COUNT {
-        client.submit(SubmitRequest { job: Some(jobs::message(later())) }).await?;
+    for _ in 0..count {
+        call().await?;
     }
-    let costs = site.end(SINGLES_COUNT).await?;
-    site.stop().await?;
-    Ok(costs)
+    let busy = site.end(count * jobs_of_one).await?;
+    site.begin().await?;
+    let (watch, mut done) = (Stopwatch::start(), 0);
+    while watch.elapsed().as_secs_f64() < busy.seconds / 2.0 {
+        if done < count / 4 {
+            call().await?;
+            done += 1;
+        }
+        pause(CALM_PAUSE).await;
+    }
+    let calm = site.end(done * jobs_of_one).await?;
+    Ok(busy.per_job(&calm))
 }
 
-pub(super) async fn submit_batch(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut site = Site::serve(subject).await?;
-    let client = site.client()?;
-    let batch = || batch_call(jobs::json_batch(Goes::ToQueue, later(), BATCH_COUNT));
-    send_all(&client, std::iter::once(batch())).await?;
-    site.begin().await?;
-    send_all(&client, (0..BATCHES_COUNT).map(|_| batch())).await?;
-    let costs = site.end(BATCHES_COUNT * BATCH_COUNT).await?;
-    site.stop().await?;
-    Ok(costs)
+pub(super) async fn submit_http(site: &mut Site) -> anyhow::Result<Costs> {
+    let client = site.client(Some("submit-http"))?;
+    counted(site, SINGLES_COUNT, 1, async || {
+        client.send(&Call::post(&["jobs"]).json(jobs::json(Goes::ToQueue, later()))).await?;
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn submit_grpc(site: &mut Site) -> anyhow::Result<Costs> {
+    let client = JobsClient::new(Endpoint::new(site.url())?.connect().await?);
+    counted(site, SINGLES_COUNT, 1, async || {
+        let mut request = tonic::Request::new(SubmitRequest { job: Some(jobs::message(later())) });
+        request.metadata_mut().insert("tidewheel-tenant", "submit-grpc".parse()?);
+        client.clone().submit(request).await?;
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn submit_batch(site: &mut Site) -> anyhow::Result<Costs> {
+    let client = site.client(Some("submit-batch"))?;
+    counted(site, BATCHES_COUNT, BATCH_COUNT, async || {
+        client.send(&batch_call(jobs::json_batch(Goes::ToQueue, later(), BATCH_COUNT))).await?;
+        Ok(())
+    })
+    .await
 }
 
 /// A submission of many.
@@ -81,51 +95,39 @@ pub(super) fn batch_call(body: String) -> Call {
     Call::post(&["jobs", "batch"]).json(body)
 }
 
-pub(super) async fn read_job(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut site = Site::serve(subject).await?;
-    let client = site.client()?;
-    let body = jobs::json_batch(Goes::ToQueue, later(), KEPT_COUNT);
-    let stored = ask(&client, &batch_call(body)).await?;
+pub(super) async fn read_job(site: &mut Site) -> anyhow::Result<Costs> {
+    let client = site.client(Some("job-read"))?;
+    let stored = ask(&client, &batch_call(jobs::json_batch(Goes::ToQueue, later(), KEPT_COUNT))).await?;
     let stored = stored.get("jobs").and_then(Value::as_array).context("an answer without jobs")?;
-    let ids: Vec<&str> = stored.iter().filter_map(|job| job.get("id")?.as_str()).collect();
-    let calls = |count| ids.iter().cycle().take(count).map(|id| Call::get(&["jobs", id]));
-    send_all(&client, calls(usize::try_from(WARM_COUNT)?)).await?;
-    site.begin().await?;
-    send_all(&client, calls(usize::try_from(READS_COUNT)?)).await?;
-    let costs = site.end(READS_COUNT).await?;
-    site.stop().await?;
-    Ok(costs)
+    let mut ids = stored.iter().filter_map(|job| job.get("id")?.as_str()).cycle();
+    counted(site, READS_COUNT, 1, async || {
+        let id = ids.next().context("an answer without ids")?;
+        client.send(&Call::get(&["jobs", id])).await?;
+        Ok(())
+    })
+    .await
 }
 
-pub(super) async fn list_page(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut site = Site::serve(subject).await?;
-    let client = site.client()?;
-    let body = jobs::json_batch(Goes::ToQueue, later(), KEPT_COUNT);
-    send_all(&client, std::iter::once(batch_call(body))).await?;
-    walk(&client).await?;
-    site.begin().await?;
-    let mut pages = 0;
-    for _ in 0..ROUNDS_COUNT {
-        pages += walk(&client).await?;
-    }
-    let costs = site.end(pages).await?;
-    site.stop().await?;
-    Ok(costs)
+pub(super) async fn list_page(site: &mut Site) -> anyhow::Result<Costs> {
+    let client = site.client(Some("job-page"))?;
+    client.send(&batch_call(jobs::json_batch(Goes::ToQueue, later(), KEPT_COUNT))).await?;
+    let mut cursor = None;
+    counted(site, PAGES_COUNT, 1, async || {
+        cursor = page(&client, cursor.take()).await?;
+        Ok(())
+    })
+    .await
 }
 
-/// Reads the whole list; how many pages it took.
-async fn walk(client: &Client) -> anyhow::Result<u64> {
-    let (mut pages, mut cursor): (u64, Option<String>) = (0, None);
-    loop {
-        let mut call = Call::get(&["jobs"]).query("limit", &PAGE_COUNT.to_string());
-        if let Some(cursor) = &cursor {
-            call = call.query("cursor", cursor);
-        }
-        let page = ask(client, &call).await?;
-        pages += 1;
-        cursor = page.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
-        if cursor.is_none() {
-            return Ok(pages);
-        }
+/// Reads a page; where the next one begins. The last of the list is a full one.
+async fn page(client: &Client, cursor: Option<String>) -> anyhow::Result<Option<String>> {
+    let mut call = Call::get(&["jobs"]).query("limit", &PAGE_COUNT.to_string());
+    if let Some(cursor) = &cursor {
+        call = call.query("cursor", cursor);
     }
+    let page = ask(client, &call).await?;
+    let items = page.get("items").and_then(Value::as_array).context("a page without items")?;
+    let next = page.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
+    // An empty one at the end is not what is meant by a page.
+    Ok(next.filter(|_| items.len() as u64 == PAGE_COUNT))
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use tidewheel_api::client::Client;
 use tidewheel_api::worker::{self, Failure, Worker, WorkerConfig};
 use tidewheel_core::time::Timestamp;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -19,10 +20,10 @@ use crate::stopwatch::{PATIENCE, wall_now};
 use crate::target::Target;
 use crate::watched::{Program, Watched};
 
-const SINK_COUNT: u64 = 4_000;
-const WORKER_COUNT: u64 = 2_000;
-const TARGET_COUNT: u64 = 1_000;
-const SCHEDULES_COUNT: u64 = 1_000;
+const SINK_COUNT: u64 = 1_500;
+const WORKER_COUNT: u64 = 600;
+const TARGET_COUNT: u64 = 600;
+const SCHEDULES_COUNT: u64 = 500;
 /// Jobs that are drained before anything is counted.
 const WARM_COUNT: u64 = 50;
 /// Due jobs are spread over this much time before now, as a backlog is.
@@ -67,7 +68,7 @@ async fn drain(ground: Ground, flags: Vec<OsString>, count: u64) -> anyhow::Resu
     let mut process = Watched::start(&program, ground.folder.path())?;
     let mut said = Talk::with(&mut process)?;
     let address = ([127, 0, 0, 1], 0).into();
-    let mut site = Site { ground, process, address };
+    let mut site = Site::new(ground, process, address);
     if said.hear(&mut site).await? != READY {
         site.stop().await?;
         return Ok(None);
@@ -76,9 +77,10 @@ async fn drain(ground: Ground, flags: Vec<OsString>, count: u64) -> anyhow::Resu
     said.stdin.write_all(b"go\n").await?;
     let answer = said.hear(&mut site).await?;
     ensure!(answer == DONE, "the sink said {answer:?}");
-    let costs = site.end(count).await?;
+    let busy = site.end(count).await?;
+    let calm = site.calm().await?;
     site.stop().await?;
-    Ok(Some(costs))
+    Ok(Some(busy.per_job(&calm)))
 }
 
 /// The pipes of the sink.
@@ -106,22 +108,11 @@ impl Talk {
     }
 }
 
-pub(super) async fn to_worker(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut ahead_ms = AHEAD_MS;
-    for _ in 0..TRIES_MAX {
-        let site = Site::serve(subject).await?;
-        if let Some(costs) = with_worker(site, ahead_ms).await? {
-            return Ok(costs);
-        }
-        ahead_ms *= 2;
-    }
-    bail!("the jobs could not be stored before their time: this machine is too busy")
-}
-
-/// Nothing, if the jobs were not stored before their time.
-async fn with_worker(mut site: Site, ahead_ms: i64) -> anyhow::Result<Option<Costs>> {
-    let (count, mut handled) = watch::channel(0_u64);
-    let config = WorkerConfig { concurrency: 100, ..WorkerConfig::new(site.url(), QUEUE) };
+pub(super) async fn to_worker(site: &mut Site) -> anyhow::Result<Costs> {
+    const TENANT: &str = "drain-worker";
+    let (count, handled) = watch::channel(0_u64);
+    let tenant = Some(TENANT.to_owned());
+    let config = WorkerConfig { concurrency: 100, tenant, ..WorkerConfig::new(site.url(), QUEUE) };
     let mut worker = Worker::connect(config).await?;
     worker.handle_any(move |_: worker::Context, _: Bytes| {
         count.send_modify(|handled| *handled += 1);
@@ -129,70 +120,59 @@ async fn with_worker(mut site: Site, ahead_ms: i64) -> anyhow::Result<Option<Cos
     });
     let stopper = worker.stopper();
     let working = tokio::spawn(worker.run());
-    let due = wall_now().plus_ms(ahead_ms);
-    load(&site, Goes::ToQueue, WARM_COUNT, wall_now()).await?;
-    wait_for(&mut handled, WARM_COUNT).await?;
-    load(&site, Goes::ToQueue, WORKER_COUNT, due).await?;
-    site.begin().await?;
-    if due.since_ms(wall_now()) < LEAD_MS {
-        site.stop().await?;
-        return Ok(None);
-    }
-    wait_for(&mut handled, WARM_COUNT + WORKER_COUNT).await?;
-    until_succeeded(&site.client()?, WARM_COUNT + WORKER_COUNT).await?;
-    let costs = site.end(WORKER_COUNT).await?;
-    stopper.stop_now();
-    site.stop().await?;
-    // It may complain that the server is gone.
-    drop(working.await?);
-    Ok(Some(costs))
+    let costs = at_once(site, TENANT, Goes::ToQueue, WORKER_COUNT, handled).await?;
+    stopper.drain();
+    tokio::time::timeout(PATIENCE, working).await.context("a worker that does not end")???;
+    Ok(costs)
 }
 
-async fn wait_for(handled: &mut watch::Receiver<u64>, count: u64) -> anyhow::Result<()> {
-    let came = tokio::time::timeout(PATIENCE, handled.wait_for(|handled| *handled >= count)).await;
-    ensure!(matches!(came, Ok(Ok(_))), "not all of {count} jobs came");
-    Ok(())
+pub(super) async fn to_target(site: &mut Site) -> anyhow::Result<Costs> {
+    let target = Target::listen().await?;
+    at_once(site, "drain-target", Goes::ToTarget(&target.url()), TARGET_COUNT, target.seen()).await
 }
 
-/// Stores that many jobs.
-async fn load(site: &Site, goes: Goes<'_>, count: u64, due: Timestamp) -> anyhow::Result<()> {
-    let (client, mut stored) = (site.client()?, 0);
-    while stored < count {
-        let size = (count - stored).min(BATCH_COUNT);
-        client.send(&batch_call(jobs::json_batch(goes, due, size))).await?;
-        stored += size;
-    }
-    Ok(())
-}
-
-pub(super) async fn to_target(subject: &Subject) -> anyhow::Result<Costs> {
-    let mut ahead_ms = AHEAD_MS;
+/// Counts what it takes to deliver that many jobs which fall due at one instant.
+async fn at_once(
+    site: &mut Site,
+    tenant: &str,
+    goes: Goes<'_>,
+    count: u64,
+    mut delivered: watch::Receiver<u64>,
+) -> anyhow::Result<Costs> {
+    let client = site.client(Some(tenant))?;
+    let (mut stored, mut ahead_ms) = (WARM_COUNT, AHEAD_MS);
+    load(&client, goes, WARM_COUNT, wall_now()).await?;
+    until_delivered(&mut delivered, stored).await?;
     for _ in 0..TRIES_MAX {
-        let site = Site::serve(subject).await?;
-        if let Some(costs) = with_target(site, ahead_ms).await? {
-            return Ok(costs);
+        let due = wall_now().plus_ms(ahead_ms);
+        load(&client, goes, count, due).await?;
+        stored += count;
+        site.begin().await?;
+        let in_time = due.since_ms(wall_now()) >= LEAD_MS;
+        until_delivered(&mut delivered, stored).await?;
+        until_succeeded(&client, stored).await?;
+        let busy = site.end(count).await?;
+        if in_time {
+            return Ok(busy.per_job(&site.calm().await?));
         }
         ahead_ms *= 2;
     }
     bail!("the jobs could not be stored before their time: this machine is too busy")
 }
 
-/// Nothing, if the jobs were not stored before their time.
-async fn with_target(mut site: Site, ahead_ms: i64) -> anyhow::Result<Option<Costs>> {
-    let mut target = Target::listen().await?;
-    let url = target.url();
-    load(&site, Goes::ToTarget(&url), WARM_COUNT, wall_now()).await?;
-    target.until(WARM_COUNT).await?;
-    let due = wall_now().plus_ms(ahead_ms);
-    load(&site, Goes::ToTarget(&url), TARGET_COUNT, due).await?;
-    site.begin().await?;
-    if due.since_ms(wall_now()) < LEAD_MS {
-        site.stop().await?;
-        return Ok(None);
+async fn until_delivered(delivered: &mut watch::Receiver<u64>, count: u64) -> anyhow::Result<()> {
+    let came = tokio::time::timeout(PATIENCE, delivered.wait_for(|delivered| *delivered >= count)).await;
+    ensure!(matches!(came, Ok(Ok(_))), "not all of {count} jobs were delivered");
+    Ok(())
+}
+
+/// Stores that many jobs.
+async fn load(client: &Client, goes: Goes<'_>, count: u64, due: Timestamp) -> anyhow::Result<()> {
+    let mut stored = 0;
+    while stored < count {
+        let size = (count - stored).min(BATCH_COUNT);
+        client.send(&batch_call(jobs::json_batch(goes, due, size))).await?;
+        stored += size;
     }
-    target.until(WARM_COUNT + TARGET_COUNT).await?;
-    until_succeeded(&site.client()?, WARM_COUNT + TARGET_COUNT).await?;
-    let costs = site.end(TARGET_COUNT).await?;
-    site.stop().await?;
-    Ok(Some(costs))
+    Ok(())
 }

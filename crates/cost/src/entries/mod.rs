@@ -11,7 +11,7 @@ mod drains;
 use std::pin::Pin;
 
 use crate::costs::Costs;
-use crate::site::Subject;
+use crate::site::{Site, Subject};
 
 type Counted<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Costs>> + 'a>>;
 
@@ -19,68 +19,58 @@ type Counted<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Costs>> + 'a>>;
 pub(crate) struct Entry {
     /// As it is named in the tables and to `--only`.
     pub(crate) name: &'static str,
-    /// What is done once, for readers.
-    pub(crate) what: &'static str,
     /// Whether the small form has it.
     pub(crate) small: bool,
     /// Does it.
-    pub(crate) count: for<'a> fn(&'a Subject) -> Counted<'a>,
+    pub(crate) count: Count,
+}
+
+/// What it is done on.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    /// A server that others of these share, each with a tenant of its own: starting one takes longest of all.
+    Shared(for<'a> fn(&'a mut Site) -> Counted<'a>),
+    /// A store of its own.
+    Alone(for<'a> fn(&'a Subject) -> Counted<'a>),
 }
 
 /// All of them, in the order of the tables.
 pub(crate) const ALL: [Entry; 9] = [
     Entry {
         name: "submit.http",
-        what: "a job submitted alone over HTTP",
         small: true,
-        count: |subject| Box::pin(calls::submit_http(subject)),
+        count: Count::Shared(|site| Box::pin(calls::submit_http(site))),
     },
     Entry {
         name: "submit.grpc",
-        what: "the same over gRPC",
         small: true,
-        count: |subject| Box::pin(calls::submit_grpc(subject)),
+        count: Count::Shared(|site| Box::pin(calls::submit_grpc(site))),
     },
     Entry {
         name: "submit.batch",
-        what: "a job of 1,000 submitted in one request over HTTP",
         small: true,
-        count: |subject| Box::pin(calls::submit_batch(subject)),
+        count: Count::Shared(|site| Box::pin(calls::submit_batch(site))),
     },
-    Entry {
-        name: "drain.sink",
-        what: "claim and outcome of a due job, without a delivery",
-        small: true,
-        count: |subject| Box::pin(drains::to_sink(subject)),
-    },
+    Entry { name: "job.read", small: true, count: Count::Shared(|site| Box::pin(calls::read_job(site))) },
+    Entry { name: "job.page", small: true, count: Count::Shared(|site| Box::pin(calls::list_page(site))) },
     Entry {
         name: "drain.worker",
-        what: "the same to a worker over its gRPC stream",
         small: true,
-        count: |subject| Box::pin(drains::to_worker(subject)),
+        count: Count::Shared(|site| Box::pin(drains::to_worker(site))),
     },
     Entry {
         name: "drain.target",
-        what: "the same to an HTTP target",
         small: false,
-        count: |subject| Box::pin(drains::to_target(subject)),
+        count: Count::Shared(|site| Box::pin(drains::to_target(site))),
+    },
+    Entry {
+        name: "drain.sink",
+        small: true,
+        count: Count::Alone(|subject| Box::pin(drains::to_sink(subject))),
     },
     Entry {
         name: "schedule.fire",
-        what: "a schedule's firing to the sink: claim and outcome, and its next occurrence",
         small: false,
-        count: |subject| Box::pin(drains::firings(subject)),
-    },
-    Entry {
-        name: "job.read",
-        what: "a job read over HTTP",
-        small: true,
-        count: |subject| Box::pin(calls::read_job(subject)),
-    },
-    Entry {
-        name: "job.page",
-        what: "a page of a list, of 50 jobs, over HTTP",
-        small: true,
-        count: |subject| Box::pin(calls::list_page(subject)),
+        count: Count::Alone(|subject| Box::pin(drains::firings(subject))),
     },
 ];
