@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewheel_core::time::Timestamp;
 
 /// What takes longer is broken rather than slow, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// Measures how long something takes.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 //! Every thread's calls stand in one file. A call that may block is written in two lines, what it is and how it ended, and
 //! those of other threads may stand between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Counts of one window.
@@ -22,6 +22,8 @@ const CLOCKS: [&str; 3] = ["sys_clock_gettime", "sys_gettimeofday", "sys_time"];
 const SYNCS: [&str; 4] = ["sys_fsync", "sys_fdatasync", "sys_sync_file_range", "sys_msync"];
 const OPENS: [&str; 3] = ["sys_open", "sys_openat", "sys_creat"];
 const WRITES: [&str; 5] = ["sys_write", "sys_pwrite64", "sys_writev", "sys_pwritev", "sys_pwritev2"];
+/// `F_DUPFD` and `F_DUPFD_CLOEXEC`.
+const COPY: [&str; 2] = ["0", "1030"];
 const PREFIX: &str = "SYSCALL[";
 
 /// A call that has not ended.
@@ -29,6 +31,8 @@ struct Open<'a> {
     name: &'a str,
     /// Its first argument, as a descriptor.
     descriptor: u64,
+    /// Whether it makes another descriptor of the same file.
+    is_copy: bool,
     counts: bool,
 }
 
@@ -37,7 +41,7 @@ impl Calls {
     pub(crate) fn parse(text: &str, window: Range<usize>) -> Self {
         let mut found = Self::default();
         let mut open: HashMap<&str, Open<'_>> = HashMap::new();
-        let mut is_file: HashMap<u64, bool> = HashMap::new();
+        let mut files: HashSet<u64> = HashSet::new();
         let (mut at, mut thread) = (0, "");
         for line in text.split_inclusive('\n') {
             let counts = window.contains(&at);
@@ -54,7 +58,7 @@ impl Calls {
             if let Some(result) = success(line)
                 && let Some(call) = open.remove(thread)
             {
-                found.end(&call, result, &mut is_file);
+                found.end(&call, result, &mut files);
             }
         }
         found
@@ -67,12 +71,13 @@ impl Calls {
         }
     }
 
-    fn end(&mut self, call: &Open<'_>, result: u64, is_file: &mut HashMap<u64, bool>) {
-        if OPENS.contains(&call.name) {
-            is_file.insert(result, true);
+    fn end(&mut self, call: &Open<'_>, result: u64, files: &mut HashSet<u64>) {
+        let of_file = files.contains(&call.descriptor);
+        if OPENS.contains(&call.name) || (of_file && call.is_copy) {
+            files.insert(result);
         } else if call.name == "sys_close" {
-            is_file.remove(&call.descriptor);
-        } else if call.counts && WRITES.contains(&call.name) && is_file.contains_key(&call.descriptor) {
+            files.remove(&call.descriptor);
+        } else if of_file && call.counts && WRITES.contains(&call.name) {
             self.file_bytes += result;
         }
     }
@@ -81,8 +86,11 @@ impl Calls {
 /// `sys_write ( 12, 0x54fbcb0, 63 ) --> …`
 fn begun(what: &str, counts: bool) -> Open<'_> {
     let (name, rest) = what.split_once('(').unwrap_or((what, ""));
-    let first = rest.trim_start().split([',', ' ', ')']).next().unwrap_or_default();
-    Open { name: name.trim(), descriptor: first.parse().unwrap_or(u64::MAX), counts }
+    let mut arguments = rest.split([',', ')']).map(str::trim);
+    let descriptor = arguments.next().and_then(|first| first.parse().ok()).unwrap_or(u64::MAX);
+    let name = name.trim();
+    let is_copy = name.starts_with("sys_fcntl") && arguments.next().is_some_and(|second| COPY.contains(&second));
+    Open { name, descriptor, is_copy, counts }
 }
 
 /// `… Success(0x3f)`; the result is in hexadecimal.
@@ -120,5 +128,12 @@ mod tests {
         let closed = "SYSCALL[1,1](3) sys_close ( 5 )[sync] --> Success(0x0) \n";
         let text = format!("{START}{closed}{WINDOW}");
         assert_eq!(Calls::parse(&text, START.len()..text.len()).file_bytes, 0);
+    }
+
+    #[test]
+    fn a_copy_of_a_descriptor_is_a_file_too() {
+        let copied = "SYSCALL[1,1](72) sys_fcntl[ARG3=='arg'] ( 5, 1030, 3 )[sync] --> Success(0x6) \n";
+        let text = format!("{START}{copied}{WINDOW}");
+        assert_eq!(Calls::parse(&text, START.len()..text.len()).file_bytes, 64 + 16);
     }
 }

@@ -16,16 +16,18 @@ use crate::site::{Site, ask};
 use crate::stopwatch::{Stopwatch, pause, wall_now};
 
 /// Calls before anything is counted, so that what is made once is there.
-const WARM_COUNT: u64 = 30;
-const SINGLES_COUNT: u64 = 300;
-const BATCHES_COUNT: u64 = 4;
-const READS_COUNT: u64 = 300;
+const WARM_COUNT: u64 = 20;
+const SINGLES_COUNT: u64 = 200;
+const BATCHES_COUNT: u64 = 2;
+const READS_COUNT: u64 = 200;
 /// The jobs that are read, and listed.
 const KEPT_COUNT: u64 = 500;
 const PAGE_COUNT: u64 = 50;
-const PAGES_COUNT: u64 = 60;
+const PAGES_COUNT: u64 = 30;
 /// No job falls due while anything is counted.
 const LATER_MS: i64 = 3 * 60 * 60 * 1_000;
+/// A calm window is half as long as the busy one, and no longer than this.
+const CALM_SECONDS_MAX: f64 = 30.0;
 /// Between two calls of a calm window: a server notes every second who called.
 const CALM_PAUSE: Duration = Duration::from_millis(300);
 
@@ -50,7 +52,7 @@ async fn counted(
     let busy = site.end(count * jobs_of_one).await?;
     site.begin().await?;
     let (watch, mut done) = (Stopwatch::start(), 0);
-    while watch.elapsed().as_secs_f64() < busy.seconds / 2.0 {
+    while watch.elapsed().as_secs_f64() < (busy.seconds / 2.0).min(CALM_SECONDS_MAX) {
         if done < count / 4 {
             call().await?;
             done += 1;

@@ -20,9 +20,9 @@ use crate::stopwatch::{PATIENCE, wall_now};
 use crate::target::Target;
 use crate::watched::{Program, Watched};
 
-const SINK_COUNT: u64 = 1_500;
-const WORKER_COUNT: u64 = 600;
-const TARGET_COUNT: u64 = 600;
+const SINK_COUNT: u64 = 1_000;
+const WORKER_COUNT: u64 = 500;
+const TARGET_COUNT: u64 = 500;
 const SCHEDULES_COUNT: u64 = 500;
 /// Jobs that are drained before anything is counted.
 const WARM_COUNT: u64 = 50;

@@ -33,6 +33,6 @@ fn the_page_says_what_every_entry_is() {
     assert_eq!(names, entries());
     let (_, full) = page.split_once("\n## Both stores\n").unwrap();
     for name in names {
-        assert_eq!(full.matches(&format!("| `{name}`")).count() >= 2, true, "{name} is not in both tables");
+        assert!(full.matches(&format!("| `{name}`")).count() >= 2, "{name} is not in both tables");
     }
 }
