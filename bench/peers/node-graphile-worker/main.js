@@ -152,6 +152,12 @@ async function withDatabase(work) {
   const server = new pg.Client({ connectionString: flags.url });
   await server.connect();
   await server.query(`CREATE DATABASE ${name}`);
+  const stop = async () => {
+    isOver = true;
+    await server.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    process.exit(143);
+  };
+  process.once("SIGTERM", stop);
   try {
     const url = new URL(flags.url);
     url.pathname = `/${name}`;
@@ -163,6 +169,7 @@ async function withDatabase(work) {
     await pool.end();
     return result;
   } finally {
+    process.off("SIGTERM", stop);
     await server.query(`DROP DATABASE ${name} WITH (FORCE)`);
     await server.end();
   }

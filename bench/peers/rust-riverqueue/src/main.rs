@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 const USAGE: &str = "--url postgres://… [--jobs 200000] [--payload 200] [--batch 1000] \
@@ -86,16 +87,16 @@ async fn main() -> anyhow::Result<()> {
     result.insert("version".to_owned(), json!(version()));
     if !flags.single_time.is_zero() {
         for &callers in &flags.callers {
-            let pool = Database::create(&flags, &server).await?;
-            let rate = single(&flags, &pool.pool, callers).await;
-            pool.remove(&server).await?;
+            let database = Database::create(&flags, &server).await?;
+            let rate = unless_stopped(single(&flags, &database.pool, callers)).await;
+            database.remove(&server).await?;
             result.insert(format!("single_{callers}_per_s"), json!(rate?.round()));
         }
     }
     if flags.jobs > 0 {
-        let pool = Database::create(&flags, &server).await?;
-        let measured = bulk(&flags, &pool.pool).await;
-        pool.remove(&server).await?;
+        let database = Database::create(&flags, &server).await?;
+        let measured = unless_stopped(bulk(&flags, &database.pool)).await;
+        database.remove(&server).await?;
         result.extend(measured?);
     }
     println!("{}", serde_json::to_string(&result)?);
@@ -122,6 +123,15 @@ impl Database {
     async fn remove(self, server: &PgPool) -> anyhow::Result<()> {
         self.pool.close().await;
         run(server, format!("DROP DATABASE {} WITH (FORCE)", self.name)).await
+    }
+}
+
+/// Ends work early when the program is asked to end, so that its database is still dropped.
+async fn unless_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut stop = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = stop.recv() => bail!("interrupted"),
     }
 }
 

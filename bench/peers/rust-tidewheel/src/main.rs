@@ -17,6 +17,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 const USAGE: &str =
@@ -69,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
     let mut result = BTreeMap::from([("peer".to_owned(), json!("tidewheel"))]);
     for &callers in &flags.callers {
         run(&server, format!("CREATE DATABASE {name}")).await?;
-        let measured = measure(&flags, &name, callers).await;
+        let measured = unless_stopped(measure(&flags, &name, callers)).await;
         run(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await?;
         let (version, rate) = measured?;
         result.insert("version".to_owned(), json!(version));
@@ -77,6 +78,15 @@ async fn main() -> anyhow::Result<()> {
     }
     println!("{}", serde_json::to_string(&result)?);
     Ok(())
+}
+
+/// Ends work early when the program is asked to end, so that its database is still dropped.
+async fn unless_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut stop = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = stop.recv() => bail!("interrupted"),
+    }
 }
 
 async fn run(server: &PgPool, statement: String) -> anyhow::Result<()> {
