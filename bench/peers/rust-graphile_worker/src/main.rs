@@ -69,7 +69,7 @@ impl Flags {
             };
         }
         let callers = given.remove("--callers").unwrap_or("1,20,50").split(',');
-        let callers = callers.map(str::parse).collect::<Result<_, _>>().context("--callers")?;
+        let callers = callers.map(str::parse).collect::<Result<Vec<u64>, _>>().context("--callers")?;
         let mut number = |name: &str, usual: u64| match given.remove(name) {
             Some(text) => text.parse().with_context(|| format!("{name} {text}")),
             None => Ok(usual),

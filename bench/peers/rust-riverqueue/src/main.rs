@@ -52,7 +52,7 @@ impl Flags {
             };
         }
         let callers = given.remove("--callers").unwrap_or("1,20,50").split(',');
-        let callers = callers.map(str::parse).collect::<Result<_, _>>().context("--callers")?;
+        let callers = callers.map(str::parse).collect::<Result<Vec<u64>, _>>().context("--callers")?;
         let mut number = |name: &str, usual: u64| match given.remove(name) {
             Some(text) => text.parse().with_context(|| format!("{name} {text}")),
             None => Ok(usual),
@@ -196,7 +196,7 @@ async fn submit(flags: &Flags, pool: &PgPool) -> anyhow::Result<Duration> {
             && let Some(batch) = batches.pop()
         {
             let client = client.clone();
-            under_way.spawn(async move { client.insert_many(batch).await.map(drop) });
+            under_way.spawn(async move { client.insert_many::<Nothing, _>(batch).await.map(drop) });
         }
         match under_way.join_next().await {
             Some(added) => added??,
