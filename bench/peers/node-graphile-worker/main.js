@@ -1,5 +1,6 @@
-// graphile-worker under the load of `tidewheel bench --store`: jobs are added in batches, then drained by one worker with a
-// task that does nothing. Prints one line of JSON.
+// graphile-worker under the load of `bench/peers/run`: jobs are submitted one by one, then in
+// batches, and these are drained by one worker with a task that does nothing. Prints one line of
+// JSON.
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -13,6 +14,8 @@ const { values: flags } = parseArgs({
     payload: { type: "string", default: "200" },
     batch: { type: "string", default: "1000" },
     submitters: { type: "string", default: "4" },
+    callers: { type: "string", default: "1,20,50" },
+    "single-seconds": { type: "string", default: "5" },
     concurrency: { type: "string", default: "200" },
     "local-queue": { type: "string", default: "5000" },
     connections: { type: "string", default: "20" },
@@ -53,6 +56,33 @@ function data(seed) {
 
 function inTime(start, what) {
   if (performance.now() - start > patienceMs) throw new Error(`${what} took too long`);
+}
+
+// How many jobs a second are stored that many callers submit one by one.
+async function single(pool, callers) {
+  const utils = await makeWorkerUtils({ pgPool: pool, logger: quiet });
+  await utils.migrate();
+  let stored = 0;
+  let seed = 0;
+  const start = performance.now();
+  const end = start + number("single-seconds") * 1000;
+  const caller = async () => {
+    while (performance.now() < end) {
+      await utils.addJob("nothing", { data: data(seed++) });
+      stored += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  const took = (performance.now() - start) / 1000;
+  const rows = await left(pool);
+  if (rows !== stored) throw new Error(`${stored} jobs were submitted, the database has ${rows}`);
+  await utils.release();
+  return Math.round(stored / took);
+}
+
+async function left(pool) {
+  const { rows } = await pool.query("SELECT count(*)::int AS left FROM graphile_worker._private_jobs");
+  return rows[0].left;
 }
 
 // Adds all jobs, due at once, in batches; how many seconds that takes. The payloads are made beforehand.
@@ -104,10 +134,7 @@ async function drain(pool) {
   });
   // The table is only asked once the tasks have run: counting it costs the database.
   for (;;) {
-    if (done >= jobs) {
-      const { rows } = await pool.query("SELECT count(*)::int AS left FROM graphile_worker._private_jobs");
-      if (rows[0].left === 0) break;
-    }
+    if (done >= jobs && (await left(pool)) === 0) break;
     inTime(start, `${done} of ${jobs} jobs`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
@@ -116,16 +143,21 @@ async function drain(pool) {
   return took;
 }
 
-// Connections that are still closing when the database is dropped complain of it.
-let isOver = false;
-const complain = (error) => isOver || console.error(error.message);
-
 // A database of its own in the server of the URL, gone at the end.
 async function withDatabase(work) {
   const name = `peer_node_${process.pid}`;
+  // Connections that are still closing when the database is dropped complain of it.
+  let isOver = false;
+  const complain = (error) => isOver || console.error(error.message);
   const server = new pg.Client({ connectionString: flags.url });
   await server.connect();
   await server.query(`CREATE DATABASE ${name}`);
+  const stop = async () => {
+    isOver = true;
+    await server.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    process.exit(143);
+  };
+  process.once("SIGTERM", stop);
   try {
     const url = new URL(flags.url);
     url.pathname = `/${name}`;
@@ -137,18 +169,31 @@ async function withDatabase(work) {
     await pool.end();
     return result;
   } finally {
+    process.off("SIGTERM", stop);
     await server.query(`DROP DATABASE ${name} WITH (FORCE)`);
     await server.end();
   }
 }
 
-const [submitted, drained] = await withDatabase(async (pool) => [await submit(pool), await drain(pool)]);
-const manifest = new URL("./node_modules/graphile-worker/package.json", import.meta.url);
-console.log(
-  JSON.stringify({
-    peer: "graphile-worker (Node)",
-    version: JSON.parse(readFileSync(manifest, "utf8")).version,
+// How fast jobs are submitted in batches, and drained.
+async function bulk(pool) {
+  const submitted = await submit(pool);
+  const stored = await left(pool);
+  const drained = await drain(pool);
+  return {
     submit_per_s: Math.round(jobs / submitted),
     drain_per_s: Math.round(jobs / drained),
-  }),
-);
+    stored,
+    done: stored - (await left(pool)),
+  };
+}
+
+const manifest = new URL("./node_modules/graphile-worker/package.json", import.meta.url);
+const result = { peer: "graphile-worker (Node)", version: JSON.parse(readFileSync(manifest, "utf8")).version };
+if (number("single-seconds") > 0) {
+  for (const callers of flags.callers.split(",").map(Number)) {
+    result[`single_${callers}_per_s`] = await withDatabase((pool) => single(pool, callers));
+  }
+}
+if (jobs > 0) Object.assign(result, await withDatabase(bulk));
+console.log(JSON.stringify(result));

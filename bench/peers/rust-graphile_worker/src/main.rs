@@ -1,24 +1,28 @@
-//! graphile_worker under the load of `tidewheel bench --store`: jobs are added in batches, then drained by one worker with
-//! a handler that does nothing. Prints one line of JSON.
+//! graphile_worker under the load of `bench/peers/run`: jobs are submitted one by one, then in
+//! batches, and these are drained by one worker with a handler that does nothing. Prints one line
+//! of JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use graphile_worker::{
     IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerOptions,
     WorkerUtils,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 const SCHEMA: &str = "graphile_worker";
-const USAGE: &str = "--url postgres://… [--jobs 200000] [--payload 200] [--batch 1000] [--submitters 4] [--concurrency 100] \
-     [--local-queue 1000] [--connections 20] [--completion-batch-ms NONE] [--patience 300]";
+const USAGE: &str = "--url postgres://… [--jobs 200000] [--payload 200] [--batch 1000] [--submitters 4] \
+     [--callers 1,20,50] [--single-seconds 5] [--concurrency 100] [--local-queue 1000] [--connections 20] \
+     [--completion-batch-ms NONE] [--patience 300]; no jobs or no seconds leave that part out";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Nothing {
@@ -45,6 +49,8 @@ struct Flags {
     payload: usize,
     batch: u64,
     submitters: usize,
+    callers: Vec<u64>,
+    single_time: Duration,
     concurrency: usize,
     local_queue: usize,
     connections: u32,
@@ -62,6 +68,8 @@ impl Flags {
                 _ => bail!("usage: {USAGE}"),
             };
         }
+        let callers = given.remove("--callers").unwrap_or("1,20,50").split(',');
+        let callers = callers.map(str::parse).collect::<Result<Vec<u64>, _>>().context("--callers")?;
         let mut number = |name: &str, usual: u64| match given.remove(name) {
             Some(text) => text.parse().with_context(|| format!("{name} {text}")),
             None => Ok(usual),
@@ -71,6 +79,8 @@ impl Flags {
             payload: usize::try_from(number("--payload", 200)?)?,
             batch: number("--batch", 1_000)?.max(1),
             submitters: usize::try_from(number("--submitters", 4)?)?,
+            callers,
+            single_time: Duration::from_secs(number("--single-seconds", 5)?),
             concurrency: usize::try_from(number("--concurrency", 100)?)?,
             local_queue: usize::try_from(number("--local-queue", 1_000)?)?,
             connections: u32::try_from(number("--connections", 20)?)?,
@@ -90,24 +100,60 @@ impl Flags {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let flags = Flags::read()?;
+    let flags = Arc::new(Flags::read()?);
     let server = PgPoolOptions::new().max_connections(1).connect(&flags.url).await;
     let server = server.context("connecting to PostgreSQL")?;
-    // A database of its own, gone at the end.
-    let name = format!("peer_rust_{}", std::process::id());
-    run(&server, format!("CREATE DATABASE {name}")).await?;
-    let measured = measure(&flags, &name).await;
-    run(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await?;
-    let (submitted, drained) = measured?;
-    let per_second = |took: Duration| flags.jobs as f64 / took.as_secs_f64();
-    let line = serde_json::json!({
-        "peer": "graphile_worker (Rust)",
-        "version": version(),
-        "submit_per_s": per_second(submitted).round(),
-        "drain_per_s": per_second(drained).round(),
-    });
-    println!("{line}");
+    let mut result = BTreeMap::new();
+    result.insert("peer".to_owned(), json!("graphile_worker (Rust)"));
+    result.insert("version".to_owned(), json!(version()));
+    if !flags.single_time.is_zero() {
+        for &callers in &flags.callers {
+            let database = Database::create(&flags, &server).await?;
+            let rate = unless_stopped(single(&flags, &database.pool, callers)).await;
+            database.remove(&server).await?;
+            result.insert(format!("single_{callers}_per_s"), json!(rate?.round()));
+        }
+    }
+    if flags.jobs > 0 {
+        let database = Database::create(&flags, &server).await?;
+        let measured = unless_stopped(bulk(&flags, &database.pool)).await;
+        database.remove(&server).await?;
+        result.extend(measured?);
+    }
+    println!("{}", serde_json::to_string(&result)?);
     Ok(())
+}
+
+/// A database of its own, with the tables in it.
+struct Database {
+    name: String,
+    pool: PgPool,
+}
+
+impl Database {
+    async fn create(flags: &Flags, server: &PgPool) -> anyhow::Result<Self> {
+        let name = format!("peer_rust_{}", std::process::id());
+        run(server, format!("CREATE DATABASE {name}")).await?;
+        let options: PgConnectOptions = flags.url.parse()?;
+        let pool = PgPoolOptions::new().max_connections(flags.connections);
+        let pool = pool.connect_with(options.database(&name)).await?;
+        WorkerUtils::new(pool.clone(), SCHEMA).migrate().await?;
+        Ok(Self { name, pool })
+    }
+
+    async fn remove(self, server: &PgPool) -> anyhow::Result<()> {
+        self.pool.close().await;
+        run(server, format!("DROP DATABASE {} WITH (FORCE)", self.name)).await
+    }
+}
+
+/// Ends work early when the program is asked to end, so that its database is still dropped.
+async fn unless_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut stop = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = stop.recv() => bail!("interrupted"),
+    }
 }
 
 async fn run(server: &PgPool, statement: String) -> anyhow::Result<()> {
@@ -115,15 +161,47 @@ async fn run(server: &PgPool, statement: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(flags: &Flags, database: &str) -> anyhow::Result<(Duration, Duration)> {
-    let options: PgConnectOptions = flags.url.parse()?;
-    let pool = PgPoolOptions::new().max_connections(flags.connections);
-    let pool = pool.connect_with(options.database(database)).await?;
+/// How many jobs a second are stored that many callers submit one by one.
+async fn single(flags: &Arc<Flags>, pool: &PgPool, callers: u64) -> anyhow::Result<f64> {
     let utils = WorkerUtils::new(pool.clone(), SCHEMA);
-    utils.migrate().await?;
-    let taken = (submit(flags, &utils).await?, drain(flags, &pool).await?);
-    pool.close().await;
-    Ok(taken)
+    let seeds = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    let mut under_way: JoinSet<anyhow::Result<i64>> = JoinSet::new();
+    for _ in 0..callers {
+        let (flags, utils, seeds) = (Arc::clone(flags), utils.clone(), Arc::clone(&seeds));
+        under_way.spawn(async move {
+            let mut stored = 0;
+            while start.elapsed() < flags.single_time {
+                let number = seeds.fetch_add(1, Ordering::Relaxed);
+                let job = Nothing { data: data(number, flags.payload) };
+                utils.add_job(job, JobSpec::default()).await?;
+                stored += 1;
+            }
+            Ok(stored)
+        });
+    }
+    let mut stored = 0;
+    while let Some(caller) = under_way.join_next().await {
+        stored += caller??;
+    }
+    let took = start.elapsed();
+    let rows = left(pool).await?;
+    ensure!(rows == stored, "{stored} jobs were submitted, the database has {rows}");
+    Ok(stored as f64 / took.as_secs_f64())
+}
+
+/// How fast jobs are submitted in batches, and drained.
+async fn bulk(flags: &Flags, pool: &PgPool) -> anyhow::Result<BTreeMap<String, serde_json::Value>> {
+    let submitted = submit(flags, &WorkerUtils::new(pool.clone(), SCHEMA)).await?;
+    let stored = left(pool).await?;
+    let drained = drain(flags, pool).await?;
+    let per_second = |took: Duration| json!((flags.jobs as f64 / took.as_secs_f64()).round());
+    Ok(BTreeMap::from([
+        ("submit_per_s".to_owned(), per_second(submitted)),
+        ("drain_per_s".to_owned(), per_second(drained)),
+        ("stored".to_owned(), json!(stored)),
+        ("done".to_owned(), json!(stored - left(pool).await?)),
+    ]))
 }
 
 /// Adds all jobs, due at once, in batches. They are made beforehand.
