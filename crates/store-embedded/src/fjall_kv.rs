@@ -133,9 +133,7 @@ impl FjallKv {
         let is_behind = !self.pace(touched);
         self.unlooked_bytes.store(if is_behind { LOOK_BYTES } else { 0 }, Ordering::Relaxed);
         let handles = self.keyspaces.read().unwrap_or_else(PoisonError::into_inner);
-        for (keyspace, handle) in &*handles {
-            self.hold_buffer(*keyspace, handle);
-        }
+        handles.iter().for_each(|(keyspace, handle)| self.hold_buffer(*keyspace, handle));
     }
 
     /// Waits while the engine is behind; says whether it has caught up.
