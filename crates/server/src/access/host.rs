@@ -81,7 +81,6 @@ mod tests {
             "evil.example:7400",
             "127.0.0.1.evil.example",
             "127.0.0.1:7400@evil.example",
-            "localhost:7400.evil.example",
             "localhost.evil.example",
             "evil.example.",
             "a.evillocalhost",
