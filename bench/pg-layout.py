@@ -93,14 +93,17 @@ def appended_functions():
         BEGIN {event}; END"""
     first = "ARRAY[shards[1]], ARRAY[buckets[1]], ARRAY[tenants[1]]"
     agenda = statement("insert_agenda", *first.split(", "), "ARRAY[ids[1]]", "ARRAY['ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid]")
-    late = statement("late_agenda", *first.split(", "), "ARRAY[ids[1]]")
+    numbers = f"array_fill(1, ARRAY[{SIZE}])"
+    late = statement(
+        "insert_late", *first.split(", "), "ARRAY[ids[1]]", numbers, "ids", "run_ats", numbers, "run_ats[1]", "statuses[1]"
+    )
     jobs = statement("insert_jobs", "tenants", "run_ats", "ids", "shards", "kinds", "specs", "payloads")
     last = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid"
     due = statement("due_fresh", "shard_", "bucket_", "tenant_", "after", last, "1000", "100000000")
     return f"""
         CREATE FUNCTION submit({keys}, shards smallint[], buckets integer[], kinds text[], specs bytea[], payloads bytea[],
             statuses bytea[]) RETURNS void LANGUAGE plpgsql AS $$
-        BEGIN {jobs}; {agenda}; PERFORM q.ord FROM ({late}) q; END $$;
+        BEGIN {jobs}; {agenda}; {late}; END $$;
         CREATE FUNCTION due(shard_ smallint, bucket_ integer, tenant_ text, after uuid) RETURNS bigint LANGUAGE plpgsql AS $$
         DECLARE found bigint;
         BEGIN SELECT sum(octet_length(q.payload) + octet_length(q.spec)) INTO found FROM ({due}) q; RETURN found; END $$;

@@ -10,7 +10,7 @@ use tidewheel_core::names::Tenant;
 use tidewheel_core::place::Bucket;
 use tidewheel_core::time::Timestamp;
 
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, Places};
 use crate::batch::{Batch, table};
 use crate::desk::{Desk, JobMark, JobSlot, is_fresh};
 use crate::load::{REMOVED, bucket_column, shard_of};
@@ -90,15 +90,6 @@ impl JobWrites {
         let mut writes = Self { shards, now, ..Self::default() };
         for slot in desk.jobs.values().filter(|slot| slot.changed) {
             writes.add(slot);
-        }
-        writes
-    }
-
-    /// Only what came in late, each with its shard: it waits where it is found in any case.
-    pub(crate) fn of_late(now: Timestamp, late: impl Iterator<Item = (Arc<Job>, i16)>) -> Self {
-        let mut writes = Self { now, ..Self::default() };
-        for (job, shard) in late {
-            writes.put(&job, JobMark { seq: 1, body_seq: None, shard }, false);
         }
         writes
     }
@@ -251,24 +242,23 @@ impl JobWrites {
         }
     }
 
-    /// First the fence, then what is taken out, then what is put in; and the question what of it came in late.
-    pub(crate) fn batches(self, batches: &mut Vec<Batch>) -> (Agenda, Option<Batch>) {
-        self.events.batch(sql::INSERT_EVENTS, false, batches);
+    /// First the fence, then what is taken out, then what is put in.
+    pub(crate) fn batches(self, places: Places, batches: &mut Vec<Batch>) {
+        self.events.batch_or_one(sql::INSERT_EVENT, sql::INSERT_EVENTS, batches);
         self.amended.batch(sql::INSERT_AMENDED, false, batches);
         self.no_timers.batch(sql::DELETE_TIMERS, false, batches);
         self.not_dead.batch(sql::DELETE_DEAD, false, batches);
-        self.new.batch(sql::INSERT_JOBS, false, batches);
+        self.new.batch_or_one(sql::INSERT_JOB, sql::INSERT_JOBS, batches);
         self.timers.batch(sql::INSERT_TIMERS, false, batches);
         self.dead.batch(sql::INSERT_DEAD, false, batches);
         self.early.batch(sql::INSERT_EARLY_ENDS, false, batches);
-        let question = self.agenda.batches(batches);
+        self.agenda.batches(self.now, places, batches);
         let mut tallies = Tallies::default();
         for ((tenant, state), delta) in self.deltas.into_iter().filter(|(_, delta)| *delta != 0) {
             tallies.tenant.push(tenant.as_str().to_owned());
             tallies.state.push(i16::from(state));
             tallies.delta.push(delta);
         }
-        tallies.batch(sql::INSERT_TALLIES, false, batches);
-        (self.agenda, question)
+        tallies.batch_or_one(sql::INSERT_TALLY, sql::INSERT_TALLIES, batches);
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::batch::{self, Batch, Flown, Written};
 use crate::fault::{Trouble, pool_error, store_error};
 use crate::hosts::{ByHosts, Hosts};
 use crate::options::Options;
@@ -135,14 +136,32 @@ impl Connections {
 
     /// A transaction.
     pub(crate) async fn begin(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
+        let transaction = self.lend(lane).await?;
+        transaction.client()?.batch_execute(BEGIN).await.map_err(|error| store_error(&error))?;
+        Ok(transaction)
+    }
+
+    /// One that has not begun yet.
+    async fn lend(&self, lane: Lane) -> Result<Transaction<'_>, Error> {
         let permit = match lane {
             Lane::Caller | Lane::Scheduler => None,
             Lane::Reports => Some(self.reports.acquire().await.map_err(|_| Error::Closed)?),
         };
         let client = self.get(lane).await?;
-        let transaction = Transaction { connections: self, client: Some(client), _permit: permit };
-        transaction.client()?.batch_execute(BEGIN).await.map_err(|error| store_error(&error))?;
-        Ok(transaction)
+        Ok(Transaction { connections: self, client: Some(client), _permit: permit })
+    }
+
+    /// A transaction that only writes, and knows before it begins what: in one round trip.
+    pub(crate) async fn write_at_once(&self, lane: Lane, batches: &[Batch]) -> Result<Written, Trouble> {
+        let mut transaction = self.lend(lane).await?;
+        let Flown { outcome, is_known } = batch::fly(transaction.client()?, BEGIN, batches).await;
+        if is_known {
+            drop(transaction.client.take());
+        }
+        if matches!(outcome, Ok(Written::Done)) {
+            self.note_written();
+        }
+        outcome
     }
 
     /// A transaction that only reads, with these settings for its statements.

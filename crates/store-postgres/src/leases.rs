@@ -11,6 +11,7 @@ use tidewheel_core::time::Timestamp;
 use tidewheel_store::{Error, Held, Leases, News, Node, NodeCard, Order, ShardLease};
 use tokio_postgres::Row;
 
+use crate::batch::{Batch, Column};
 use crate::connections::Lane;
 use crate::fault::Trouble;
 use crate::load::shard_column;
@@ -33,6 +34,27 @@ fn read_held(row: &Row) -> Result<Held, Trouble> {
 
 fn columns(held: &[Held]) -> (Vec<i16>, Vec<i64>) {
     held.iter().map(|held| (shard_column(held.shard), i64::try_from(held.epoch).unwrap_or(i64::MAX))).unzip()
+}
+
+/// The shards that a batch claims in, with the epochs that its claims carry; none if one is claimed in under two, which
+/// cannot both hold.
+pub(crate) fn claimed_in(shards: u16, orders: &[Order]) -> Option<Vec<Held>> {
+    let mut claimed = BTreeMap::new();
+    for order in orders {
+        let Command::Claim { epoch, .. } = order.command else { continue };
+        let shard = Shard::of_job(&order.tenant, order.id, shards);
+        if claimed.insert(shard, epoch).is_some_and(|other| other != epoch) {
+            return None;
+        }
+    }
+    Some(claimed.into_iter().map(|(shard, epoch)| Held { shard, epoch }).collect())
+}
+
+/// Holds these leases to be as they are said to be, and has them stay so until the batch is committed.
+pub(crate) fn assertion(held: &[Held]) -> Option<Batch> {
+    let (shards, epochs) = columns(held);
+    let columns: Vec<Column> = vec![Box::new(shards), Box::new(epochs)];
+    (!held.is_empty()).then_some(Batch { sql: sql::HOLDS_SHARDS, columns, expected: None })
 }
 
 /// The leases of the shards that a batch claims in; they stay as they are until it is committed.

@@ -1,6 +1,7 @@
 //! Opening: the schema is looked at, what was fixed when it was made is read, and settings that would lose
 //! acknowledged jobs are told.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tidewheel_store::Error;
@@ -44,8 +45,17 @@ impl PostgresStore {
         let (schema, audit_changes) = (options.schema, options.audit_changes);
         let rules = Rules::new(options.zones);
         let kept_days = Mutex::default();
-        let database =
-            Arc::new(Database { connections, rules, shards, recall, audit_changes, schema, kept_days, news });
+        let database = Arc::new(Database {
+            connections,
+            rules,
+            shards,
+            recall,
+            keys_repeat: AtomicBool::new(false),
+            audit_changes,
+            schema,
+            kept_days,
+            news,
+        });
         let submissions = Submissions::start(&database);
         Ok(Self { database, submissions, upkeep })
     }

@@ -35,7 +35,12 @@ statements! {
     INSERT_EVENTS = "insert_events";
     INSERT_AMENDED = "insert_amended";
     INSERT_AGENDA = "insert_agenda";
-    LATE_AGENDA = "late_agenda";
+    INSERT_LATE = "insert_late";
+    KNOWS_AGENDA = "knows_agenda";
+    INSERT_JOB = "insert_job";
+    INSERT_EVENT = "insert_event";
+    INSERT_TALLY = "insert_tally";
+    INSERT_AUDIT_PENDING_ONE = "insert_audit_pending_one";
     INSERT_EARLY_ENDS = "insert_early_ends";
     TAKE_MARKS = "take_marks";
     SET_MARKS = "set_marks";
@@ -68,6 +73,7 @@ statements! {
     FENCE = "fence";
     OPEN_EPOCH = "open_epoch";
     SHARD_FENCE = "shard_fence";
+    HOLDS_SHARDS = "holds_shards";
     ANNOUNCE = "announce";
     NODES = "nodes";
     FORGET_NODES = "forget_nodes";

@@ -1,6 +1,7 @@
 //! The store: what the contract asks for jobs, each call handed to the file it belongs to.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub(crate) struct Database {
     pub(crate) shards: u16,
     /// Jobs as they were last seen.
     pub(crate) recall: Arc<Recall>,
+    /// Whether keys of submissions were in use when they were last looked at: then they are looked at first.
+    pub(crate) keys_repeat: AtomicBool,
     /// Whether the audit trail has what became of every job.
     pub(crate) audit_changes: bool,
     /// The schema the tables stand in.

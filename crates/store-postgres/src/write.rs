@@ -7,6 +7,7 @@ use tidewheel_core::job::{Job, State};
 use tidewheel_core::time::Timestamp;
 use tidewheel_store::KeyUse;
 
+use crate::agenda::Places;
 use crate::batch::{Batch, send, table};
 use crate::changes::JobWrites;
 use crate::desk::{Desk, StoredSchedule};
@@ -49,20 +50,19 @@ impl Database {
         now: Timestamp,
         desk: &Desk,
     ) -> Result<(), Trouble> {
+        send(client, &self.batches(now, Places::Any, desk)).await
+    }
+
+    /// All that has changed. Keys come first: of what a batch puts in they are the likeliest to be there already.
+    pub(crate) fn batches(&self, now: Timestamp, places: Places, desk: &Desk) -> Vec<Batch> {
         let mut batches = Vec::new();
-        let (agenda, question) = JobWrites::new(self.shards, now, desk).batches(&mut batches);
         key_batches(desk, &mut batches);
+        JobWrites::new(self.shards, now, desk).batches(places, &mut batches);
         schedule_batches(desk, &mut batches);
         if self.audit_changes {
             audit_batch(self.shards, now, desk, &mut batches);
         }
-        let answer = send(client, batches, question).await?;
-        if !answer.is_empty() {
-            let mut batches = Vec::new();
-            agenda.late(&answer, now, &mut batches)?;
-            send(client, batches, None).await?;
-        }
-        Ok(())
+        batches
     }
 }
 
@@ -87,7 +87,7 @@ fn audit_batch(shards: u16, now: Timestamp, desk: &Desk, batches: &mut Vec<Batch
         rows.at.push(now.as_ms());
         rows.content.push(content);
     }
-    rows.batch(sql::INSERT_AUDIT_PENDING, false, batches);
+    rows.batch_or_one(sql::INSERT_AUDIT_PENDING_ONE, sql::INSERT_AUDIT_PENDING, batches);
 }
 
 fn key_batches(desk: &Desk, batches: &mut Vec<Batch>) {

@@ -1,0 +1,1 @@
+INSERT INTO tallies (tenant, state, delta) VALUES ($1, $2, $3)
