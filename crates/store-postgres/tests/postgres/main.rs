@@ -5,6 +5,7 @@ mod audit;
 mod conformance;
 mod database;
 mod failover;
+mod flight;
 mod lanes;
 mod migrate;
 mod partitions;

@@ -1,15 +1,9 @@
 //! What is written without a look at the database goes in one round trip: no answer is needed before the commit is sent. It is
 //! all or nothing, whatever becomes of the connection meanwhile, and may be sent again under the same ids.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
-
-mod database;
-mod specs;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use specs::queued;
 use tidewheel_core::job::{Command, Finding, Job, State};
 use tidewheel_core::limits::HOUR_MS;
 use tidewheel_core::names::Tenant;
@@ -19,6 +13,9 @@ use tidewheel_store_postgres::{Options, PostgresStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::database;
+use crate::specs::queued;
 
 const START: Timestamp = Timestamp::from_ms(3_000_000 * 600_000);
 /// How a transaction that writes begins, and how it ends.
