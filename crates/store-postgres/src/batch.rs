@@ -29,8 +29,8 @@ macro_rules! table {
         struct $name { $($field: Vec<$type>),+ }
 
         impl $name {
-            /// With a statement of its own for one row alone, which takes values instead of arrays: to unfold these costs the
-            /// database a fifth of what it takes to put the row in.
+            /// With a statement of its own for one row alone, which takes values instead of arrays:
+            /// to unfold these costs the database a fifth of what it takes to put the row in.
             #[allow(dead_code, reason = "only what is often put in alone")]
             fn batch_or_one(
                 mut self,
@@ -111,9 +111,10 @@ pub(crate) struct Flown {
     pub(crate) is_known: bool,
 }
 
-/// Sends a whole transaction, from its beginning to its end, before any of it is answered: one round trip. The first statement
-/// that fails has the database refuse all behind it, and take the commit for an undoing. None of the batches may be one whose
-/// rows are counted: nobody could look at the count before the commit.
+/// Sends a whole transaction, from its beginning to its end, before any of it is answered: one
+/// round trip. The first statement that fails has the database refuse all behind it, and take the
+/// commit for an undoing. None of the batches may be one whose rows are counted: nobody could look
+/// at the count before the commit.
 pub(crate) async fn fly(client: &ClientWrapper, begin: &str, batches: &[Batch]) -> Flown {
     let prepared = match prepare(client, batches).await {
         Ok(prepared) => prepared,
