@@ -2,20 +2,20 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`args`] | the command line: verbs and the flags they share |
-//! | [`serve`], [`config`] | starting a server, and everything about it that can be set |
-//! | [`job`], [`schedule`], [`dlq`], [`tenant`], [`webhook_secret`], [`job_type`], [`key`], [`audit`], [`cluster`] | the verbs of a client |
-//! | [`import`] | schedules from a crontab |
-//! | [`top`] | how a server is, live |
-//! | [`worker`] | running a command per job |
-//! | [`bench`] | hands over to the program that measures a server |
-//! | [`filter`], [`pages`], [`bulk`], [`submission`] | what verbs share: choosing jobs, listing them, changing many, describing one |
-//! | [`connect`] | from flags to a client of the API |
-//! | [`document`], [`json`] | answers of the server, kept as they came |
-//! | [`out`], [`fit`] | the one door to stdout and stderr: tables that fit, JSON, colours |
-//! | [`watch`], [`progress`] | looking again and again; bars for what takes long |
-//! | [`manual`] | completions and man pages |
-//! | [`failure`] | what went wrong, in words and as an exit code |
+//! | `args` | the command line: verbs and the flags they share |
+//! | `serve`, `config` | starting a server, and everything about it that can be set |
+//! | `job`, `schedule`, `dlq`, `tenant`, `webhook_secret`, `job_type`, `key`, `audit`, `cluster` | the verbs of a client |
+//! | `import` | schedules from a crontab |
+//! | `top` | how a server is, live |
+//! | `worker` | running a command per job |
+//! | `bench` | hands over to the program that measures a server |
+//! | `filter`, `pages`, `bulk`, `submission` | what verbs share: choosing jobs, listing them, changing many, describing one |
+//! | `connect` | from flags to a client of the API |
+//! | `document`, `json` | answers of the server, kept as they came |
+//! | `out`, `fit` | the one door to stdout and stderr: tables that fit, JSON, colours |
+//! | `watch`, `progress` | looking again and again; bars for what takes long |
+//! | `manual` | completions and man pages |
+//! | `failure` | what went wrong, in words and as an exit code |
 
 mod args;
 mod audit;

@@ -1,6 +1,6 @@
 //! The agenda: in which buckets tenants have jobs that wait for their first time, and from which id on. A batch that puts
-//! such jobs in adds the places it puts them into, then gives a timer to those that lie below what counts as through already,
-//! or soon will ([`crate::settle`]): they are late.
+//! such jobs in adds the places it puts them into, then gives a timer to those that lie below what
+//! counts as through already, or soon will ([`crate::settle`]): they are late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +47,9 @@ impl Agenda {
         self.0.entry(place).or_default().push(Arc::clone(job));
     }
 
-    /// Adds what puts the places in, and what gives late jobs a timer; or only what holds all places to be there and no job to be
-    /// late, ahead of everything else: most are, and that costs the least.
+    /// Adds what puts the places in, and what gives late jobs a timer; or only what holds all
+    /// places to be there and no job to be late, ahead of everything else: most are, and that costs
+    /// the least.
     pub(crate) fn batches(&self, now: Timestamp, are_new: Places, batches: &mut Vec<Batch>) {
         let (mut places, mut firsts, mut jobs) = (PlaceRows::default(), Vec::new(), Jobs::default());
         for ((shard, bucket, tenant), waiting) in &self.0 {
@@ -79,7 +80,8 @@ impl Agenda {
             batches.insert(0, Batch { sql: sql::KNOWS_AGENDA, columns, expected: None });
             return;
         }
-        // How a job stands that waits for its first time, which is the same for all: instants count from that.
+        // How a job stands that waits for its first time, which is the same for all: instants count
+        // from that.
         let base = Timestamp::from_ms(0);
         let standing = status::encode(&Status::scheduled(base), base);
         let late: Vec<Column> = vec![

@@ -83,9 +83,9 @@ impl Database {
         ended
     }
 
-    /// Orders that can be judged without a look at the database: for jobs that are recalled, and none of them left as it is.
-    /// They are written in one round trip. Claims are taken to be under the leases they carry, which the database makes sure
-    /// of before it takes anything in.
+    /// Orders that can be judged without a look at the database: for jobs that are recalled, and
+    /// none of them left as it is. They are written in one round trip. Claims are taken to be under
+    /// the leases they carry, which the database makes sure of before it takes anything in.
     async fn apply_unseen(&self, now: Timestamp, orders: &[Order]) -> Option<Result<Answers, Trouble>> {
         let claimed = claimed_in(self.shards, orders)?;
         let mut desk = Desk::of_round(0);

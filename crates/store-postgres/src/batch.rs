@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::{join_all, join3};
-use tokio_postgres::Statement;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Statement};
 
 use crate::fault::Trouble;
 
@@ -29,8 +29,8 @@ macro_rules! table {
         struct $name { $($field: Vec<$type>),+ }
 
         impl $name {
-            /// With a statement of its own for one row alone, which takes values instead of arrays: to unfold these costs the
-            /// database a fifth of what it takes to put the row in.
+            /// With a statement of its own for one row alone, which takes values instead of arrays:
+            /// to unfold these costs the database a fifth of what it takes to put the row in.
             #[allow(dead_code, reason = "only what is often put in alone")]
             fn batch_or_one(
                 mut self,
@@ -111,9 +111,10 @@ pub(crate) struct Flown {
     pub(crate) is_known: bool,
 }
 
-/// Sends a whole transaction, from its beginning to its end, before any of it is answered: one round trip. The first statement
-/// that fails has the database refuse all behind it, and take the commit for an undoing. None of the batches may be one whose
-/// rows are counted: nobody could look at the count before the commit.
+/// Sends a whole transaction, from its beginning to its end, before any of it is answered: one
+/// round trip. The first statement that fails has the database refuse all behind it, and take the
+/// commit for an undoing. None of the batches may be one whose rows are counted: nobody could look
+/// at the count before the commit.
 pub(crate) async fn fly(client: &ClientWrapper, begin: &str, batches: &[Batch]) -> Flown {
     let prepared = match prepare(client, batches).await {
         Ok(prepared) => prepared,
@@ -144,9 +145,18 @@ pub(crate) async fn fly(client: &ClientWrapper, begin: &str, batches: &[Batch]) 
     let failed = begun.err().into_iter().chain(outcomes).chain(ended.err()).next();
     let outcome = match failed {
         None => Ok(Written::Done),
-        // What a statement says that holds something to be so, if it is not.
-        Some(error) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => Ok(Written::Refuted),
+        Some(error) if is_refuted(&error) => Ok(Written::Refuted),
         Some(error) => Err(error.into()),
     };
     Flown { outcome, is_known }
+}
+
+/// What a statement ends with that holds something to be so, if it is not: it has the database read
+/// a number in a text that says why. So the database's log says why, too, and nobody takes it for a
+/// fault.
+const REFUTED: &str = "tidewheel looks again: ";
+
+fn is_refuted(error: &Error) -> bool {
+    error.code() == Some(&SqlState::INVALID_TEXT_REPRESENTATION)
+        && error.as_db_error().is_some_and(|error| error.message().contains(REFUTED))
 }

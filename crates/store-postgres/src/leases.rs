@@ -36,8 +36,8 @@ fn columns(held: &[Held]) -> (Vec<i16>, Vec<i64>) {
     held.iter().map(|held| (shard_column(held.shard), i64::try_from(held.epoch).unwrap_or(i64::MAX))).unzip()
 }
 
-/// The shards that a batch claims in, with the epochs that its claims carry; none if one is claimed in under two, which
-/// cannot both hold.
+/// The shards that a batch claims in, with the epochs that its claims carry; none if one is claimed
+/// in under two, which cannot both hold.
 pub(crate) fn claimed_in(shards: u16, orders: &[Order]) -> Option<Vec<Held>> {
     let mut claimed = BTreeMap::new();
     for order in orders {
@@ -50,7 +50,8 @@ pub(crate) fn claimed_in(shards: u16, orders: &[Order]) -> Option<Vec<Held>> {
     Some(claimed.into_iter().map(|(shard, epoch)| Held { shard, epoch }).collect())
 }
 
-/// Holds these leases to be as they are said to be, and has them stay so until the batch is committed.
+/// Holds these leases to be as they are said to be, and has them stay so until the batch is
+/// committed.
 pub(crate) fn assertion(held: &[Held]) -> Option<Batch> {
     let (shards, epochs) = columns(held);
     let columns: Vec<Column> = vec![Box::new(shards), Box::new(epochs)];

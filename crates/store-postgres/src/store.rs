@@ -45,7 +45,8 @@ pub(crate) struct Database {
     pub(crate) shards: u16,
     /// Jobs as they were last seen.
     pub(crate) recall: Arc<Recall>,
-    /// Whether keys of submissions were in use when they were last looked at: then they are looked at first.
+    /// Whether keys of submissions were in use when they were last looked at: then they are looked
+    /// at first.
     pub(crate) keys_repeat: AtomicBool,
     /// Whether the audit trail has what became of every job.
     pub(crate) audit_changes: bool,

@@ -117,8 +117,9 @@ impl Database {
         Err(crowded())
     }
 
-    /// A group that can be judged without a look at the database: ids that nobody else has, and keys that are taken to be
-    /// free. It is written in one round trip; a key that is not free is refused by its constraint, and so is the whole group.
+    /// A group that can be judged without a look at the database: ids that nobody else has, and
+    /// keys that are taken to be free. It is written in one round trip; a key that is not free is
+    /// refused by its constraint, and so is the whole group.
     async fn submit_unseen(&self, group: &[Submitting]) -> Option<Result<Vec<Vec<Submitted>>, Trouble>> {
         let mut desk = Desk::of_round(0);
         for Submission { job, key, fresh } in group.iter().flat_map(|submitting| &submitting.jobs) {

@@ -53,7 +53,8 @@ impl Database {
         send(client, &self.batches(now, Places::Any, desk)).await
     }
 
-    /// All that has changed. Keys come first: of what a batch puts in they are the likeliest to be there already.
+    /// All that has changed. Keys come first: of what a batch puts in they are the likeliest to be
+    /// there already.
     pub(crate) fn batches(&self, now: Timestamp, places: Places, desk: &Desk) -> Vec<Batch> {
         let mut batches = Vec::new();
         key_batches(desk, &mut batches);

@@ -1,4 +1,4 @@
-//! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in [`run`].
+//! `tidewheel serve`: its flags. What they mean is in [`crate::config`], what happens then in `run`.
 
 mod admin_key;
 pub mod descriptors;

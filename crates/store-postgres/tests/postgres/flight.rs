@@ -1,5 +1,6 @@
-//! What is written without a look at the database goes in one round trip: no answer is needed before the commit is sent. It is
-//! all or nothing, whatever becomes of the connection meanwhile, and may be sent again under the same ids.
+//! What is written without a look at the database goes in one round trip: no answer is needed
+//! before the commit is sent. It is all or nothing, whatever becomes of the connection meanwhile,
+//! and may be sent again under the same ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -168,7 +169,8 @@ async fn is_there(store: &PostgresStore, job: &Job) -> bool {
 #[tokio::test]
 async fn a_submission_a_claim_and_an_outcome_are_one_round_trip_each() {
     let road = Arc::<Road>::default();
-    // A transaction of upkeep that is kept waiting holds one of the scheduler's connections until this is over.
+    // A transaction of upkeep that is kept waiting holds one of the scheduler's connections until
+    // this is over.
     let store = store_behind(&road, database::fresh()).await;
     let first = job(1);
     road.set(Way::Silent);
@@ -189,7 +191,8 @@ async fn a_submission_a_claim_and_an_outcome_are_one_round_trip_each() {
     let ended = order(&store, &running, succeed).await;
     assert_eq!(ended.status.state, State::Succeeded);
     assert!(road.silent.load(Ordering::SeqCst) >= 4, "each was committed before anything was answered");
-    // A key that is in use is found by its constraint, and then by a look: not in one round trip, but right.
+    // A key that is in use is found by its constraint, and then by a look: not in one round trip,
+    // but right.
     road.set(Way::Open);
     let third = job(3);
     assert_eq!(submit(&store, under_key(&third)).await.unwrap(), Submitted::Duplicate(second.id));
