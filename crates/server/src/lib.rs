@@ -17,7 +17,7 @@
 //! | `schema` | JSON Schemas of payloads, within bounds |
 //! | [`traces`] | what a job went through, for a collector |
 //! | `pages` | the web pages |
-//! | [`testing`] | a server for tests of handlers |
+//! | `testing` (a feature) | a server for tests of handlers |
 
 pub mod access;
 mod audit;
