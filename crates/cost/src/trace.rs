@@ -89,7 +89,8 @@ fn begun(what: &str, counts: bool) -> Open<'_> {
     let mut arguments = rest.split([',', ')']).map(str::trim);
     let descriptor = arguments.next().and_then(|first| first.parse().ok()).unwrap_or(u64::MAX);
     let name = name.trim();
-    let is_copy = name.starts_with("sys_fcntl") && arguments.next().is_some_and(|second| COPY.contains(&second));
+    let is_copy =
+        name.starts_with("sys_fcntl") && arguments.next().is_some_and(|second| COPY.contains(&second));
     Open { name, descriptor, is_copy, counts }
 }
 
