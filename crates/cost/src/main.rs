@@ -30,8 +30,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::database::Postgres;
 use self::entries::{Count, Entry};
@@ -109,7 +110,7 @@ struct MeasureArgs {
 
 fn main() -> ExitCode {
     let done = runtime().and_then(|runtime| match Cli::parse().verb {
-        Verb::Measure(args) => runtime.block_on(measure(args)),
+        Verb::Measure(args) => runtime.block_on(until_stopped(measure(args))),
         Verb::Compare { one, two } => compare(&one, &two),
         Verb::Sink(args) => runtime.block_on(sink::run(args)).map(|()| ExitCode::SUCCESS),
     });
@@ -121,6 +122,16 @@ fn main() -> ExitCode {
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// One that is told to stop drops what it has, and with it the servers that it started.
+async fn until_stopped(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let [mut terminate, mut interrupt] = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    tokio::select! {
+        done = work => done,
+        _ = terminate.recv() => bail!("stopped"),
+        _ = interrupt.recv() => bail!("stopped"),
+    }
 }
 
 async fn measure(args: MeasureArgs) -> anyhow::Result<ExitCode> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde_json::Value;
 use tidewheel_api::client::{Call, Client};
 use tidewheel_api::proto::v1::SubmitRequest;
@@ -10,7 +10,7 @@ use tidewheel_api::proto::v1::jobs_client::JobsClient;
 use tidewheel_core::time::Timestamp;
 use tonic::transport::Endpoint;
 
-use crate::costs::Costs;
+use crate::costs::{Costs, number};
 use crate::jobs::{self, BATCH_COUNT, Goes};
 use crate::site::{Site, ask};
 use crate::stopwatch::{Stopwatch, pause, wall_now};
@@ -18,7 +18,7 @@ use crate::stopwatch::{Stopwatch, pause, wall_now};
 /// Calls before anything is counted, so that what is made once is there.
 const WARM_COUNT: u64 = 20;
 const SINGLES_COUNT: u64 = 200;
-const BATCHES_COUNT: u64 = 2;
+const BATCHES_COUNT: u64 = 4;
 const READS_COUNT: u64 = 200;
 /// The jobs that are read, and listed.
 const KEPT_COUNT: u64 = 500;
@@ -29,7 +29,11 @@ const LATER_MS: i64 = 3 * 60 * 60 * 1_000;
 /// A calm window is half as long as the busy one, and no longer than this.
 const CALM_SECONDS_MAX: f64 = 30.0;
 /// Between two calls of a calm window: a server notes every second who called.
-const CALM_PAUSE: Duration = Duration::from_millis(300);
+const CALM_PAUSE: Duration = Duration::from_millis(100);
+/// How often calls come in it, as a part of how often they come in the busy one.
+const CALM_PART: f64 = 0.1;
+/// With fewer of them the two windows are too much alike to tell what is whose.
+const JOBS_PER_SECOND_MIN: f64 = 1.0;
 
 fn later() -> Timestamp {
     wall_now().plus_ms(LATER_MS)
@@ -50,10 +54,18 @@ async fn counted(
         call().await?;
     }
     let busy = site.end(count * jobs_of_one).await?;
+    ensure!(
+        number(count * jobs_of_one) / busy.seconds > JOBS_PER_SECOND_MIN,
+        "this machine is too busy: {count} calls took {:.0} s, and what a server does every second would count for \
+         every call",
+        busy.seconds
+    );
     site.begin().await?;
-    let (watch, mut done) = (Stopwatch::start(), 0);
-    while watch.elapsed().as_secs_f64() < (busy.seconds / 2.0).min(CALM_SECONDS_MAX) {
-        if done < count / 4 {
+    let (watch, mut done) = (Stopwatch::start(), 0_u64);
+    let length = (busy.seconds / 2.0).min(CALM_SECONDS_MAX);
+    while watch.elapsed().as_secs_f64() < length {
+        let due = number(count) * CALM_PART * watch.elapsed().as_secs_f64() / busy.seconds;
+        if number(done) <= due {
             call().await?;
             done += 1;
         }
