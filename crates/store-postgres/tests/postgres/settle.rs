@@ -18,6 +18,8 @@ use crate::database;
 use crate::specs::queued;
 
 const START: Timestamp = Timestamp::from_ms(3_000_000 * 600_000);
+/// How often it is tried to settle what others may be in the way of.
+const ROUNDS_COUNT_MAX: usize = 100;
 
 fn acme() -> Tenant {
     Tenant::new("acme").unwrap()
@@ -253,7 +255,13 @@ async fn attempts_under_way_are_found_however_long_ago_they_began() {
         try_order(&store, running, succeed).await.unwrap();
     }
     assert_eq!(store.running().await.unwrap(), []);
-    settle(&store, START.plus_ms(HOUR_MS)).await;
+    // A round does nothing while somebody writes, such as the upkeep that the store does by itself.
+    for _ in 0..ROUNDS_COUNT_MAX {
+        settle(&store, START.plus_ms(HOUR_MS)).await;
+        if (count(&client, "attempts").await, count(&client, "tallies").await) == (0, 0) {
+            break;
+        }
+    }
     assert_eq!((count(&client, "attempts").await, count(&client, "tallies").await), (0, 0));
     let counts = store.counts(None).await.unwrap();
     assert_eq!((counts.of(State::Succeeded), counts.of(State::Running)), (20, 0));
