@@ -172,7 +172,7 @@ async fn measure(args: MeasureArgs) -> anyhow::Result<ExitCode> {
 async fn small(args: &MeasureArgs, origin: &Origin, chosen: &[Entry]) -> anyhow::Result<ExitCode> {
     let page = fs::read_to_string(&args.page).with_context(|| format!("reading {}", args.page.display()))?;
     let part = table::part(&page, "small")?;
-    let rustc = table::rustc_of(part).unwrap_or_default();
+    let rustc = table::rustc_of(part).unwrap_or("nobody yet");
     if !args.update && rustc != args.rustc {
         say(&format!(
             "Nothing is compared: the small table of bench/COST.md is of a build by {rustc}, and this one is by {}.\n\
