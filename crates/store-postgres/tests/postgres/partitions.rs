@@ -115,7 +115,8 @@ async fn a_day_that_much_outlives_is_emptied_by_the_row() {
     // Two wait, and only one may be moved.
     assert_eq!(store.drop_history_moving(later, before, 1).await.unwrap(), 3);
     assert_eq!(count(&options, "jobs_d18000").await, 2, "the day stays, with what waits");
-    assert_eq!(count(&options, "events_d18000").await, 0);
+    // Besides those by which upkeep, which goes by the database's clock, gives a timer to what waits.
+    assert_eq!(count(&options, "events_d18000 WHERE state > 0").await, 0);
     assert_eq!(store.drop_history_moving(later, before, 1).await.unwrap(), 0);
     let ids: Vec<_> = all.iter().map(|job| job.id).collect();
     let found: Vec<Job> = store.get(&acme, ids.clone()).await.unwrap().into_iter().flatten().collect();

@@ -233,16 +233,23 @@ async fn a_worker_that_does_not_read_gets_no_more_until_it_does() {
     let mut slow = server.worker(subscribe("q", 200)).await;
     let job = json!({"type": "t", "queue": "q", "payload": "x".repeat(60_000)});
     let mut ids = Vec::new();
-    for _ in 0..120 {
-        ids.push(server.api.submit(&job).await);
-    }
-    let last = format!("/v1/jobs/{}/explain", ids[119]);
+    // One after the other, each sent or held before the next comes: what falls due at once is sent at once.
     let stalled = async {
-        while server.api.get(&last).await.json()["waits_for"] != "workers_busy" {
-            tokio::task::yield_now().await;
+        let mut is_held = false;
+        while ids.len() < 120 {
+            ids.push(server.api.submit(&job).await);
+            let last = format!("/v1/jobs/{}/explain", ids[ids.len() - 1]);
+            is_held = loop {
+                let said = server.api.get(&last).await.json();
+                if said["waits_for"] == "workers_busy" || said["state"] == "running" {
+                    break said["state"] != "running";
+                }
+                tokio::task::yield_now().await;
+            };
         }
+        assert!(is_held, "it was sent everything");
     };
-    tokio::time::timeout(std::time::Duration::from_secs(300), stalled).await.expect("it was sent everything");
+    tokio::time::timeout(std::time::Duration::from_secs(300), stalled).await.unwrap();
     let workers = server.workers_until(|workers| workers[0]["in_flight"].as_u64() > Some(0)).await;
     assert!(workers[0]["credits"].as_u64() > Some(80), "{workers:?}");
     let read: BTreeSet<String> = slow.jobs(120).await.into_iter().map(|job| job.id).collect();
