@@ -1,7 +1,5 @@
 //! `bench` hands over to a program of its own: with its flags, and with words that help where it is missing.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,8 +8,15 @@ use tempfile::TempDir;
 /// The program in a folder of its own, so that nothing of the build lies beside it.
 fn alone() -> TempDir {
     let folder = TempDir::new().unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_tidewheel"), folder.path().join("tidewheel")).unwrap();
+    shell(folder.path(), &format!("cp '{}' tidewheel", env!("CARGO_BIN_EXE_tidewheel")));
     folder
+}
+
+/// Programs are written by a process of their own: while another test starts one, it holds whatever this process has open
+/// for writing, and what is open for writing cannot be started.
+fn shell(folder: &Path, commands: &str) {
+    let status = Command::new("sh").args(["-c", commands]).current_dir(folder).status().unwrap();
+    assert!(status.success(), "{commands}");
 }
 
 fn run(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
@@ -24,9 +29,8 @@ fn run(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn flags_go_to_the_program_beside_it_and_its_code_comes_back() {
     let folder = alone();
-    let program = folder.path().join("tidewheel-bench");
-    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 3\n").unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let program = r#"printf '#!/bin/sh\necho "$@"\nexit 3\n' >tidewheel-bench && chmod 755 tidewheel-bench"#;
+    shell(folder.path(), program);
     for (args, handed_over) in [
         (&["bench", "--quick", "--only", "sink", "target"][..], "--quick --only sink target\n"),
         (&["bench", "--help"], "--help\n"),
